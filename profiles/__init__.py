@@ -1,0 +1,1 @@
+"""Deterministic checks, one module a profile; pure."""

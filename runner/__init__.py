@@ -1,0 +1,3 @@
+"""The eval runner: what a fixture, an attempt and a verdict are."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Provider side: the listener's server, the policy on it, and the record."""

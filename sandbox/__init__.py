@@ -1,0 +1,1 @@
+"""Confinement: spec, argv, run. Knows nothing of evals."""
