@@ -1,0 +1,119 @@
+# Sourced by ci/hermeval and ci/test: sets up what is missing, then returns. No options, no output on the fast path.
+#
+# It makes, under one cache directory (root: /var/cache/hermeval, which the unprivileged run uid can read; others: ~/.cache/hermeval):
+#   python-<digest>              a virtual environment from the hash-locked requirements
+#   agent-<system>-<digest>      the npm tree with the Claude CLI and Node, checked against sandbox/toolchain/toolchain.json
+#   exec/                        the execute-only copy of the CLI
+# shellcheck shell=bash
+
+set -euo pipefail
+umask 022
+
+root=$(cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+if [ -n "${HERMEVAL_CACHE:-}" ]; then
+  cache=$HERMEVAL_CACHE
+elif [ "$EUID" -eq 0 ]; then
+  cache=/var/cache/hermeval
+else
+  cache=${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/hermeval
+fi
+export HERMEVAL_CACHE=$cache
+
+say() { printf 'hermeval: %s\n' "$*" >&2; }
+die() { # CODE MESSAGE HINT
+  printf 'error[%s]: %s\n  do:    %s\n' "$1" "$2" "$3" >&2
+  exit 2
+}
+
+case "$(uname -s)-$(uname -m)" in
+  Linux-x86_64) system=x86_64-linux ;;
+  Linux-aarch64) system=aarch64-linux ;;
+  *) die system-unsupported "hermeval runs on Linux, x86_64 or aarch64; this is $(uname -sm)." "use such a machine" ;;
+esac
+
+# One sha256sum for all keys: this is on every start's path.
+digests() { sha256sum -- "$@" | cut -c1-64; }
+
+apt_install() { # PACKAGES for WHAT
+  say "installing $* from Debian's packages"
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get -qq update && apt-get -qq install -y --no-install-recommends "$@"; } >&2 </dev/null ||
+    die package-install-failed "apt-get could not install: $*" "install it by hand and start again"
+}
+
+need_program() { # PROGRAM PACKAGE
+  command -v "$1" >/dev/null 2>&1 && return 0
+  if [ "$EUID" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+    apt_install "$2"
+  else
+    die program-missing "$1 is not installed, and only root can install it." "ask an administrator for: apt-get install $2"
+  fi
+}
+
+find_python() {
+  local candidate
+  for candidate in "${HERMEVAL_PYTHON:-}" /usr/bin/python3 python3; do
+    command -v "${candidate:-/nonexistent}" >/dev/null 2>&1 || continue
+    if "$candidate" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      python=$candidate
+      return 0
+    fi
+  done
+  die python-missing "no Python 3.11 or newer was found." "install python3 (Debian 12 or newer has it), or set HERMEVAL_PYTHON"
+}
+
+setup_python() { # REQUIREMENTS_FILE DIGEST
+  venv=$cache/python-$system-${2:0:16}
+  [ -e "$venv/.complete" ] && return 0
+  find_python
+  mkdir -p -- "$cache"
+  exec 9>"$cache/.python.lock"
+  flock 9
+  if [ ! -e "$venv/.complete" ]; then
+    rm -rf -- "$venv"
+    say "making the Python environment (packages from the Python index, each checked against $(basename -- "$1"))"
+    if ! "$python" -I -m venv "$venv" >/dev/null 2>&1; then
+      rm -rf -- "$venv"
+      [ "$EUID" -eq 0 ] && command -v apt-get >/dev/null 2>&1 && apt_install python3-venv
+      "$python" -I -m venv "$venv" >&2 || {
+        rm -rf -- "$venv"
+        die python-venv-missing "$python cannot make a virtual environment." "apt-get install python3-venv"
+      }
+    fi
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --only-binary :all: --no-deps \
+      --require-hashes -r "$1" >&2 </dev/null ||
+      die python-packages-failed "pip could not install the locked packages." "check the network and the index settings of pip, then start again"
+    : >"$venv/.complete"
+  fi
+  exec 9>&-
+}
+
+setup_toolchain() { # KIND LOCK_DIGEST EXTRA_NPM_ARGS...
+  local kind=$1 tree=$cache/$1-$system-${2:0:16} source=$root/sandbox/toolchain/$1/$system work
+  shift 2
+  [ -e "$tree/stamp.json" ] && return 0
+  need_program npm npm
+  mkdir -p -- "$cache"
+  exec 9>"$cache/.$kind.lock"
+  flock 9
+  if [ ! -e "$tree/stamp.json" ]; then
+    case $kind in
+      agent) say "fetching the Claude CLI (proprietary, © Anthropic PBC, use is subject to Anthropic's Commercial Terms of Service) and Node (MIT) from the npm registry: about 200 MB, once" ;;
+      grader) say "fetching Promptfoo (MIT) and Node (MIT) from the npm registry: about 100 MB, once" ;;
+    esac
+    rm -rf -- "$tree"
+    work=$(mktemp -d -- "$cache/.$kind.XXXXXX")
+    cp -- "$source/package.json" "$source/package-lock.json" "$source/.npmrc" "$work/"
+    (cd -- "$work" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error "$@" >&2 </dev/null) ||
+      { rm -rf -- "$work"; die npm-failed "npm could not install the locked packages of $kind." "check the network and npm's registry setting, then start again"; }
+    rm -f -- "$work/node_modules/.package-lock.json"
+    chmod 0755 -- "$work"
+    mv -T -- "$work" "$tree"
+    run_python -m runner.toolchain_install "$kind" --cache "$cache" || { rm -rf -- "$tree"; exit 2; }
+  fi
+  exec 9>&-
+}
+
+run_python() {
+  env PYTHONPATH="$root" PYTHONPYCACHEPREFIX="$cache/pycache" PYTHONNOUSERSITE=1 "$venv/bin/python" -P "$@"
+}
