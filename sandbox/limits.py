@@ -1,0 +1,60 @@
+"""Resource limits of one run, and the tier that really held each of them.
+
+Boundary: pure. Not here: setting them (supervisor.py does, and reads them back from the kernel), tmpfs sizes (they belong to the mounts in spec.py).
+Rules: what is reported comes from a read-back, never from what was asked for. RLIMIT_AS and RLIMIT_DATA are never set: WebAssembly fails under
+the one, the CLI prints nothing under the other (facts/sandbox.md §5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Tier = Literal["cgroup", "rlimit", "tmpfs", "watchdog", "none"]
+"""The mechanism that held a limit; ``none`` says that nothing did."""
+
+MIB = 1024 * 1024
+
+
+class Limits(BaseModel):
+    """The rlimits asked for. A host whose hard limit is lower gives less, and the report says so."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    processes: Annotated[int, Field(ge=8, le=1 << 20)] = 1024
+    """RLIMIT_NPROC of the sandbox's own user namespace: processes and threads together."""
+    open_files: Annotated[int, Field(ge=64, le=1 << 20)] = 4096
+    """RLIMIT_NOFILE of each process inside."""
+    file_bytes: Annotated[int, Field(ge=MIB, le=1 << 40)] = 1024 * MIB
+    """RLIMIT_FSIZE: the largest file that a process inside can write. A sparse file of this size costs no memory; collection reports it."""
+
+
+class HeldLimits(BaseModel):
+    """What held, by kind, and the values that the kernel reported for the sandbox's pid 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    memory: Tier = "none"
+    processes: Tier = "none"
+    open_files: Tier = "none"
+    file_bytes: Tier = "none"
+    disk: Tier = "tmpfs"
+    """Every writable place is a tmpfs with a size, so this one is structural."""
+    values: Mapping[str, int] = {}
+    """Read-back: ``processes``, ``open_files``, ``file_bytes``, ``core_bytes`` as the kernel has them; an absent key is unlimited or unread."""
+
+
+def held_limits(asked: Limits, read_back: Mapping[str, int]) -> HeldLimits:
+    """Decide which limits hold from what the kernel reported (an absent key is unlimited)."""
+
+    def tier(name: str, limit: int) -> Tier:
+        return "rlimit" if 0 <= read_back.get(name, -1) <= limit else "none"
+
+    return HeldLimits(
+        processes=tier("processes", asked.processes),
+        open_files=tier("open_files", asked.open_files),
+        file_bytes=tier("file_bytes", asked.file_bytes),
+        values=dict(read_back),
+    )
