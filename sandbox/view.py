@@ -69,7 +69,8 @@ def build_view(
     ]
     made = {mount.target for mount in own}
     parents: list[Mount] = []
-    for mount in (*seeds, *binds):
+    placed: list[Mount] = [*seeds, *binds]
+    for mount in placed:
         for parent in parents_of(mount.target):
             if parent not in made:
                 made.add(parent)
