@@ -7,7 +7,7 @@ only ever mean *error* (exit 2): pass and fail are values.
     RunnerError
     ├─ InputError         the author's or caller's to fix: FixtureInvalid SkillTreeInvalid ProfileUnknown ScriptInvalid SettingInvalid InputMissing
     ├─ ToolchainError     the operator's to fix: ToolchainMissing ToolchainMismatch
-    ├─ BundleError        the evidence is not usable: BundleCorrupt BundleUnsupported BundleExists
+    ├─ BundleError        the evidence is not usable: BundleCorrupt BundleUnsupported BundleExists BundleUnwritable
     ├─ GateError          the provider side could not be set up: GateUnavailable PriceUnknown KeyMissing
     └─ SandboxFailure     wraps what sandbox/ raised
 """
@@ -124,6 +124,12 @@ class BundleExists(BundleError):
     """An attempt file of that name is there already; nothing is overwritten."""
 
     code = "bundle-exists"
+
+
+class BundleUnwritable(BundleError):
+    """An attempt file could not be written (disk full, no permission, over a limit); nothing is left under its final name."""
+
+    code = "bundle-unwritable"
 
 
 class GateError(RunnerError):
