@@ -1,0 +1,178 @@
+"""The envelope of a fixture: which fields there are and what each may hold (B1–B5, DESIGN "Decided").
+
+Boundary: pure. Not here: reading a file, and the rules that need more than one field (fixture.py).
+Rules: strict, frozen, no unknown key. ``rubric`` and ``expect`` are for the judge and the checks only (B3): nothing that makes a worker's plan
+may read them. A new pattern needs its words in ``IN_WORDS``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, PrivateAttr, StringConstraints
+from pydantic_core import PydanticCustomError
+
+_SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+_PROFILE = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_FILE = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+_SKILL = rf"^{_NAME}$"
+_UNIT = rf"^{_NAME}(/references/{_FILE}\.md)?$"
+_REFERENCE = rf"^{_NAME}(/{_FILE})*/{_FILE}\.md$"
+_MODEL = r"^[A-Za-z0-9][A-Za-z0-9._:@\[\]-]{0,127}$"
+_USD = r"^(0|[1-9][0-9]{0,4})(\.[0-9]{1,6})?$"
+_TOOL = r"^[a-z][a-z0-9_]{0,63}$"
+_LINE = r"^[^\x00-\x1f\x7f\u0085\u2028\u2029]+$"
+_TEXT = r"\S"
+
+IN_WORDS = {
+    _SLUG: "lowercase letters, digits and separating hyphens",
+    _PROFILE: "a profile's id: lowercase letters, digits and separating hyphens, a letter first",
+    _SKILL: "a skill's name: letters, digits, '-' and '_'",
+    _UNIT: "a skill name, or one <skill>/references/<file>.md beneath the skills root",
+    _REFERENCE: "a relative Markdown path beneath the skills root, no part of which begins with a dot",
+    _MODEL: "a model's alias or name",
+    _USD: 'a decimal string such as "2" or "0.50"',
+    _TOOL: "the name of a provider-executed tool, such as web_search",
+    _LINE: "one line without control characters",
+    _TEXT: "text that is not blank",
+}
+"""What each pattern of the envelope asks for, as a person reads it."""
+
+Slug = Annotated[str, StringConstraints(pattern=_SLUG, max_length=64)]
+ProfileId = Annotated[str, StringConstraints(pattern=_PROFILE, max_length=64)]
+SkillName = Annotated[str, StringConstraints(pattern=_SKILL)]
+Unit = Annotated[str, StringConstraints(pattern=_UNIT)]
+ReferencePath = Annotated[str, StringConstraints(pattern=_REFERENCE, max_length=256)]
+ModelName = Annotated[str, StringConstraints(pattern=_MODEL)]
+Usd = Annotated[str, StringConstraints(pattern=_USD)]
+ToolName = Annotated[str, StringConstraints(pattern=_TOOL)]
+Line = Annotated[str, StringConstraints(pattern=_LINE, min_length=1, max_length=2000)]
+Invocation = Literal["routing", "slash", "direct"]
+JsonObject = dict[str, JsonValue]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _true(value: bool) -> bool:
+    if not value:
+        raise PydanticCustomError("not_synthetic", "must be true: only synthetic cases are kept here")
+    return value
+
+
+class Criterion(_Strict):
+    """One line of the rubric, for the judge."""
+
+    id: Slug
+    criterion: Annotated[str, StringConstraints(pattern=_TEXT, max_length=4000)]
+
+
+class Permissions(_Strict):
+    """Permission rules as the CLI's settings file spells them, such as ``Skill(workflow)`` or ``Bash(ls:*)``."""
+
+    allow: tuple[Line, ...] = ()
+    deny: tuple[Line, ...] = ()
+
+
+class LaunchSettings(_Strict):
+    """The part of the CLI's settings that a fixture may set; handed over by ``--settings``."""
+
+    permissions: Permissions = Permissions()
+
+
+class WorkerSettings(_Strict):
+    """How the worker of this fixture is run; None means the default of the plan."""
+
+    model: ModelName | None = None
+    max_usd: Usd | None = None
+    max_requests: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    max_parallel: Annotated[int, Field(ge=1, le=64)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    """Tokens in and out, over all requests of the run."""
+    timeout_s: Annotated[int, Field(ge=1, le=86_400)] | None = None
+    provider_tools: tuple[ToolName, ...] = ()
+    """Provider-executed tools that the gate lets through, by name; none by default."""
+    output_schema: JsonObject | None = None
+    """JSON schema of a structured answer (``--json-schema``)."""
+    settings: LaunchSettings | None = None
+
+
+class JudgeSettings(_Strict):
+    """How the judge of this fixture is run; None means the default."""
+
+    model: ModelName | None = None
+    max_usd: Usd | None = None
+    timeout_s: Annotated[int, Field(ge=1, le=86_400)] | None = None
+
+
+class Fixture(_Strict):
+    """The envelope of one case."""
+
+    id: Slug
+    synthetic: Annotated[bool, AfterValidator(_true)]
+    profile: ProfileId
+    skill: Unit
+    references: tuple[ReferencePath, ...] = ()
+    """More Markdown files of the skill tree that the unit needs."""
+    input: JsonObject
+    """Every fact that the worker may use (B3)."""
+    rubric: Annotated[tuple[Criterion, ...], Field(min_length=1)]
+    recipes: tuple[SkillName, ...] = ()
+    """Test recipes beside the fixtures; each is installed as a skill (B5)."""
+    expect: JsonObject = {}
+    """What the profile's checks compare with; the profile says what it holds."""
+    simulation: JsonObject | None = None
+    invocation: Invocation | None = None
+    task: Line | None = None
+    """The one sentence that asks."""
+    worker: WorkerSettings = WorkerSettings()
+    judge: JudgeSettings = JudgeSettings()
+    script: Slug | None = None
+    """The scripted provider's script; the fixture's id where it is not given."""
+
+    _source: bytes = PrivateAttr(default=b"")
+
+    def with_source(self, source: bytes) -> Fixture:
+        """Return this fixture, remembering the bytes that it was parsed from."""
+        copy = self.model_copy()
+        copy._source = source
+        return copy
+
+    @property
+    def source(self) -> bytes:
+        """The bytes that were parsed."""
+        return self._source
+
+    @property
+    def sha256(self) -> str:
+        """Hex sha256 of the source bytes (B8)."""
+        return hashlib.sha256(self._source).hexdigest()
+
+    @property
+    def skill_name(self) -> str:
+        """The skill under test, without the reference."""
+        return self.skill.split("/", 1)[0]
+
+    @property
+    def reference(self) -> str | None:
+        """The reference under test as a path in its skill (``references/x.md``), or None for a skill unit."""
+        return self.skill.split("/", 1)[1] if "/" in self.skill else None
+
+    @property
+    def form(self) -> Invocation:
+        """How the skill is called: ``invocation``, or its default (routing for a skill name, direct for a reference)."""
+        return self.invocation or ("direct" if self.reference else "routing")
+
+    @property
+    def script_name(self) -> str:
+        """The script of the scripted provider."""
+        return self.script or self.id
+
+    def as_json(self) -> JsonObject:
+        """Return the fixture as profiles see it: the JSON object that stands in the source."""
+        value: JsonObject = json.loads(self._source)
+        return value
