@@ -1,0 +1,242 @@
+"""Save an attempt: whole under its final name, or not at all.
+
+Boundary: writes one file into the given directory. Not here: the format (format.py), what goes in (runner/attempt.py).
+Rules: a temporary name in the same directory, fsync, a link that never replaces anything, fsync of the directory. A writer holds a lock on its temporary file
+for as long as it lives, so that leftovers of killed writers can be told from the files of living ones: only what is unlocked and older than
+``LEFTOVER_AGE_S`` is removed, by the next write. Ages are compared on the file system's own clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import zstandard
+
+from runner import __version__
+from runner.bundle.format import (
+    EXCHANGES_PART,
+    FRAME_BYTES,
+    PLAN_PART,
+    FrameRecord,
+    PartRecord,
+    build_manifest,
+    encode_index,
+    file_name,
+    part_rank,
+)
+from runner.canonical import sha256_hex
+from runner.errors import BundleExists, BundleUnwritable
+
+if TYPE_CHECKING:
+    from runner.gate.exchange import Exchange
+
+LEFTOVER_AGE_S = 60
+_LEVEL = 3
+_TEMPORARY = re.compile(r"\.[a-z0-9-]+-[0-9a-f]{12}\.attempt\.[0-9a-f]{16}\.tmp\Z")
+_RENAME_NOREPLACE = 1
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file may not become so large",
+}
+
+
+@dataclass(frozen=True)
+class AttemptContent:
+    """What an attempt keeps."""
+
+    fixture_id: str
+    summary: Mapping[str, Any]
+    """Small facts for lists, in the canonical subset (no floats; money as strings)."""
+    parts: Mapping[str, bytes | Path]
+    """Part name to bytes, or to a file that holds them. ``plan.json`` is required; exchanges are not given here. Any order: the format has its own."""
+    exchanges: Sequence[Exchange] = ()
+
+
+def write_attempt(directory: Path, content: AttemptContent) -> Path:
+    """Save an attempt in ``directory`` (made where missing) and return the path of its file, ``<fixture>-<first 12 of id>.attempt``.
+
+    Raises:
+        BundleExists: that attempt is there already.
+        BundleUnwritable: disk full, no permission, a part over its limit or changing while it was saved; nothing is left under the final name.
+        ValueError: the content breaks the format's rules (a part's name, a float in the summary, …): the caller's bug.
+    """
+    parts = _ordered(content)
+    try:
+        records = [_record(name, source) for name, source in parts]
+        manifest, data = build_manifest(
+            content.fixture_id, _plan_digest(records), __version__, content.summary, records
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        final = directory / file_name(content.fixture_id, manifest.id)
+        _write(final, data, list(zip(records, (source for _, source in parts), strict=True)))
+    except OSError as error:
+        reason = _FULL.get(error.errno or 0) or error.strerror or str(error)
+        raise BundleUnwritable(
+            f"the attempt could not be saved: {reason}",
+            where=str(error.filename or directory),
+            hint="make room, or choose another directory with --out",
+        ) from error
+    return final
+
+
+def _ordered(content: AttemptContent) -> list[tuple[str, bytes | Path]]:
+    parts: dict[str, bytes | Path] = dict(content.parts)
+    if any(name == EXCHANGES_PART or name.startswith("exchanges/") for name in parts):
+        raise ValueError("exchanges are given as exchanges, not as parts")
+    if PLAN_PART not in parts:
+        raise ValueError(f"an attempt without {PLAN_PART}")
+    if content.exchanges:
+        from runner.bundle.exchanges import exchange_parts  # late: pydantic
+
+        parts.update(exchange_parts(content.exchanges))
+    else:
+        parts[EXCHANGES_PART] = b'{"exchanges":[],"schema_version":1}'
+    ranked = []
+    for name, source in parts.items():
+        rank = part_rank(name)
+        if rank is None:
+            raise ValueError(f"{name!a} is no part of an attempt")
+        ranked.append((rank, name, source))
+    ranked.sort(key=lambda item: item[0])
+    return [(name, source) for _, name, source in ranked]
+
+
+def _plan_digest(records: Sequence[PartRecord]) -> str:
+    return next(record.sha256 for record in records if record.name == PLAN_PART)
+
+
+def _record(name: str, source: bytes | Path) -> PartRecord:
+    if isinstance(source, bytes):
+        return PartRecord(name, len(source), sha256_hex(source))
+    digest, size = hashlib.sha256(), 0
+    for piece in _pieces(source):
+        digest.update(piece)
+        size += len(piece)
+    return PartRecord(name, size, digest.hexdigest())
+
+
+def _pieces(source: bytes | Path) -> Iterator[bytes]:
+    """Yield the content in frames' sizes, at least one piece."""
+    if isinstance(source, bytes):
+        for start in range(0, max(1, len(source)), FRAME_BYTES):
+            yield source[start : start + FRAME_BYTES]
+        return
+    with source.open("rb") as file:
+        piece = file.read(FRAME_BYTES)
+        yield piece
+        while len(piece) == FRAME_BYTES:
+            piece = file.read(FRAME_BYTES)
+            if piece:
+                yield piece
+
+
+def _write(final: Path, manifest: bytes, parts: Sequence[tuple[PartRecord, bytes | Path]]) -> None:
+    temporary = final.with_name(f".{final.name}.{os.urandom(8).hex()}.tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        with os.fdopen(fd, "wb", buffering=1 << 20) as file:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            _remove_leftovers(final.parent, os.fstat(fd).st_mtime_ns)
+            for piece in encode_file(manifest, parts):
+                file.write(piece)
+            file.flush()
+            os.fsync(fd)
+            _publish(temporary, final)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    _sync_directory(final.parent)
+
+
+def encode_file(manifest: bytes, parts: Sequence[tuple[PartRecord, bytes | Path]]) -> Iterator[bytes]:
+    """Yield the bytes of an attempt file: the manifest's frame, the parts' frames, the index.
+
+    Raises:
+        BundleUnwritable: a part is not what its record says (its file changed meanwhile).
+        OSError: a part's file cannot be read.
+    """
+    compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    frames: list[FrameRecord] = []
+
+    def frame(data: bytes) -> bytes:
+        packed = compressor.compress(data)
+        frames.append(FrameRecord(len(packed), sha256_hex(packed)))
+        return packed
+
+    yield frame(manifest)
+    for record, source in parts:
+        digest, size = hashlib.sha256(), 0
+        for piece in _pieces(source):
+            digest.update(piece)
+            size += len(piece)
+            yield frame(piece)
+        if size != record.bytes or digest.hexdigest() != record.sha256:
+            raise BundleUnwritable(f"part {record.name!a} changed while the attempt was saved", where=str(source))
+    yield encode_index(frames)
+
+
+def _publish(temporary: Path, final: Path) -> None:
+    try:
+        os.link(temporary, final)
+    except FileExistsError:
+        raise BundleExists("this attempt is there already; nothing was overwritten", where=str(final)) from None
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        _rename_without_replacing(temporary, final)  # a file system without hard links
+
+
+def _rename_without_replacing(temporary: Path, final: Path) -> None:
+    import ctypes  # late: rare
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    at_cwd = ctypes.c_int(-100)
+    if (
+        libc.renameat2(at_cwd, os.fsencode(temporary), at_cwd, os.fsencode(final), ctypes.c_uint(_RENAME_NOREPLACE))
+        == 0
+    ):
+        return
+    code = ctypes.get_errno()
+    if code == errno.EEXIST:
+        raise BundleExists("this attempt is there already; nothing was overwritten", where=str(final))
+    raise OSError(code, os.strerror(code), str(final))
+
+
+def _remove_leftovers(directory: Path, now_ns: int) -> None:
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if entry.name.endswith(".tmp") and _TEMPORARY.match(entry.name)]
+    for name in names:
+        # Another user's file, or one that went away meanwhile, is nobody's concern here.
+        with contextlib.suppress(OSError):
+            _remove_if_dead(directory / name, now_ns)
+
+
+def _remove_if_dead(path: Path, now_ns: int) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or now_ns - found.st_mtime_ns < LEFTOVER_AGE_S * 10**9:
+            return
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its writer lives
+        path.unlink()
+    finally:
+        os.close(fd)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
