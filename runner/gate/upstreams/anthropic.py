@@ -1,0 +1,178 @@
+"""The live upstream: sends a request to a provider that speaks the Anthropic API, and streams its answer back.
+
+Boundary: touches: the network, to one fixed origin; the system's trust store or the given file. Not here: whether to send, redaction, limits.
+Rules: the origin is fixed by ``base_url``; a request adds its own target, which policy took from a table. Headers are picked by an allow list; ``x-api-key``,
+``authorization``, hop-by-hop and forwarding headers from inside never leave. The key is added last and only here. Nothing is retried, no redirect
+followed, no cookie kept, no proxy or netrc taken from the environment. A body that ends early is passed on as cut.
+
+Content encoding: the provider is asked for ``identity``, whatever the CLI would take. The record's rule "as sent" (replay.md R1) holds for what the CLI gets,
+and a plain body can be searched for the key while it streams; a compressed one would have to be held whole. The transfer
+costs a few kilobytes more on a wire that is not the bottleneck. If a provider compresses all the same, the bytes are left as they are, and the
+relay holds, decodes and searches them before it passes them on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from runner.errors import GateError, KeyMissing, SettingInvalid
+from runner.gate.exchange import Headers
+from runner.gate.upstreams import UpstreamAnswer, UpstreamCut, UpstreamFailed, UpstreamRequest
+
+if TYPE_CHECKING:
+    import aiohttp
+
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+
+FORWARDED_HEADERS = frozenset({"accept", "content-type", "user-agent", "anthropic-version", "anthropic-beta", "x-app"})
+FORWARDED_PREFIXES = ("x-stainless-", "x-claude-", "anthropic-dangerous-")
+"""Headers of the CLI that reach the provider: what makes it the same agent for the provider, and nothing that carries a credential."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds to wait for a connection, for the answer's head, and between two pieces of its body."""
+
+    connect_s: float = 15.0
+    first_byte_s: float = 600.0
+    idle_s: float = 300.0
+
+
+class AnthropicUpstream:
+    """One provider, one key."""
+
+    kind = "anthropic"
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        base_url: str = DEFAULT_BASE_URL,
+        scheme: Literal["x-api-key", "bearer"] = "x-api-key",
+        ca_file: Path | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        """Make the upstream. ``base_url`` may have a path, which the target is put behind; ``ca_file`` is trusted beside the system's store.
+
+        Raises: KeyMissing; SettingInvalid for an address that is not usable (plain HTTP is taken on loopback only: the key would be readable).
+        """
+        if not key or not key.isascii() or not key.isprintable() or " " in key:
+            raise KeyMissing(
+                "the live provider needs a key",
+                hint="set ANTHROPIC_API_KEY, or name a file that holds the key and nothing else",
+            )
+        self._base = _checked(base_url)
+        self._auth = ("x-api-key", key) if scheme == "x-api-key" else ("authorization", f"Bearer {key}")
+        self._ca_file = ca_file
+        self._timeouts = timeouts or Timeouts()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Make the client.
+
+        Raises: GateError (``ca-file``) if the extra trust file cannot be used.
+        """
+        import aiohttp
+
+        context = ssl.create_default_context()
+        if self._ca_file is not None:
+            try:
+                context.load_verify_locations(cafile=str(self._ca_file))
+            except (OSError, ssl.SSLError) as error:
+                raise GateError(
+                    f"the trust file cannot be used: {error}", where=str(self._ca_file), code="ca-file"
+                ) from error
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=context, keepalive_timeout=30),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(
+                total=None, connect=None, sock_connect=self._timeouts.connect_s, sock_read=None
+            ),
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            auto_decompress=False,
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        """Close the client and its connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @asynccontextmanager
+    async def answer(self, request: UpstreamRequest) -> AsyncIterator[UpstreamAnswer]:
+        """Send one request, once."""
+        response = await self._send(request)
+        try:
+            headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers)
+            yield UpstreamAnswer(response.status, headers, self._body(response))
+        finally:
+            response.close()
+
+    async def _send(self, request: UpstreamRequest) -> aiohttp.ClientResponse:
+        import aiohttp
+        from yarl import URL
+
+        assert self._session is not None
+        url = URL(self._base + request.target, encoded=True)
+        try:
+            async with asyncio.timeout(self._timeouts.first_byte_s):
+                return await self._session.post(
+                    url, data=request.body, headers=self._headers(request.headers), allow_redirects=False
+                )
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise UpstreamFailed(
+                f"the provider's certificate is not trusted: {error.certificate_error}", retryable=False
+            ) from error
+        except aiohttp.ClientConnectorDNSError as error:
+            raise UpstreamFailed("the provider's name cannot be resolved", retryable=False) from error
+        except TimeoutError as error:
+            raise UpstreamFailed("the provider did not answer in time", retryable=True) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise UpstreamFailed(
+                f"the connection to the provider failed: {type(error).__name__}", retryable=True
+            ) from error
+
+    def _headers(self, given: Headers) -> list[tuple[str, str]]:
+        kept = [
+            (name, value)
+            for name, value in given
+            if (low := name.lower()) in FORWARDED_HEADERS or low.startswith(FORWARDED_PREFIXES)
+        ]
+        return [*kept, ("accept-encoding", "identity"), self._auth]
+
+    async def _body(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        import aiohttp
+
+        while True:
+            try:
+                async with asyncio.timeout(self._timeouts.idle_s):
+                    piece = await response.content.readany()
+            except (aiohttp.ClientError, OSError) as error:
+                raise UpstreamCut(reset=isinstance(error, ConnectionResetError)) from error
+            if not piece:
+                return
+            yield piece
+
+
+def _checked(base_url: str) -> str:
+    """Return the base address without its last slash, if it is one that the gate may use."""
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port
+    except ValueError as error:
+        raise SettingInvalid(f"the provider's address is not usable: {error}") from error
+    plain = all(33 <= ord(letter) < 127 for letter in base_url)
+    loopback = parts.hostname in {"127.0.0.1", "::1", "localhost"}
+    if not plain or not parts.hostname or port == 0 or parts.username is not None or "?" in base_url or "#" in base_url:
+        raise SettingInvalid("the provider's address must be a plain https address, without user, query or fragment")
+    if parts.scheme != "https" and not (parts.scheme == "http" and loopback):
+        raise SettingInvalid("the provider's address must be https (http is taken on loopback only)")
+    return base_url.rstrip("/")
