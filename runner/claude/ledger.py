@@ -1,0 +1,77 @@
+"""The compact record of main-thread texts, tool calls and tool results that tamper.py compares with the gate's record.
+
+Boundary: pure. Not here: the comparison (tamper.py).
+Rules: a record has a fixed size whatever the text's length, so that a gigabyte of transcript leaves a few tens of megabytes behind; both
+sides of the comparison make their digests here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runner.claude.names import canonical_tool, result_text
+
+Kind = Literal["text", "call", "result"]
+DIGEST_BYTES = 12
+_KINDS: tuple[Kind, ...] = ("text", "call", "result")
+_RECORD = struct.Struct("<BI12s12s")
+_REMINDER_START, _REMINDER_END = "<system-reminder>", "</system-reminder>"
+_MAX_REMINDERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One main-thread fact: for a text and a call ``key`` is the message id's digest, for a result the call id's."""
+
+    kind: Kind
+    event: int
+    """The event's number in the transcript, from 1."""
+    key: bytes
+    content: bytes
+
+
+def digest(text: str) -> bytes:
+    """Return the bytes that stand for a text."""
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=DIGEST_BYTES).digest()
+
+
+def text_content(text: str) -> bytes:
+    """Return the digest under which a text block is compared: blanks at the ends do not count."""
+    return digest(text.strip())
+
+
+def call_content(call_id: Any, name: Any) -> bytes:
+    """Return the digest under which a tool call is compared: its id and its tool, not its input (the CLI normalises inputs)."""
+    return digest(f"{call_id}\n{canonical_tool(name) if isinstance(name, str) else name}")
+
+
+def result_content(content: Any) -> bytes:
+    """Return the digest under which a tool result is compared: its text, string or list form alike, blanks at the ends off."""
+    return text_content(result_text(content))
+
+
+def sent_result_contents(content: Any) -> set[bytes]:
+    """Return the digests of a sent tool result: as it is, and without the reminders that the CLI appends on the wire only."""
+    text = result_text(content).rstrip()
+    digests = {text_content(text)}
+    while text.endswith(_REMINDER_END) and (start := text.rfind(_REMINDER_START)) >= 0:
+        text = text[:start].rstrip()
+        digests.add(text_content(text))
+        if len(digests) > _MAX_REMINDERS:
+            break
+    return digests
+
+
+def pack(kind: Kind, event: int, key: bytes, content: bytes) -> bytes:
+    """Return the fixed-size form of an entry."""
+    return _RECORD.pack(_KINDS.index(kind), min(event, 0xFFFFFFFF), key, content)
+
+
+def unpack(ledger: bytes | bytearray) -> Iterator[Entry]:
+    """Yield the entries of a ledger in order."""
+    for kind, event, key, content in _RECORD.iter_unpack(ledger):
+        yield Entry(_KINDS[kind], event, key, content)
