@@ -1,0 +1,62 @@
+"""The two plain result types of a profile, and what a profile module must offer (B6).
+
+Boundary: pure. Not here: running profiles (the profile host), finding one by name (runner/profile.py).
+Rules: plain dataclasses, so that the profile host needs no third-party package. A profile imports this module and the standard library
+only; it gets plain JSON values, never the runner's models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Category = Literal["call-recovery", "uncertain-write", "expected-error"]
+"""What kind of thing a diagnostic is about."""
+
+Severity = Literal["warning", "info", "failure"]
+"""How grave a diagnostic is; ``failure`` must go with a check that is not met (B10)."""
+
+FixtureJson = Mapping[str, object]
+"""A fixture as it stands on disk: the parsed JSON object."""
+
+Context = Mapping[str, object]
+"""What else was seen of the attempt: ``main_texts``, ``tool_trace``, …; empty where nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One named, deterministic yes or no."""
+
+    id: str
+    met: bool
+    reason: str
+    """Why it is met or not, in one sentence that a person can act on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One observation about how the worker called its tools."""
+
+    id: str
+    category: Category
+    severity: Severity
+    reason: str
+    calls: tuple[int, ...] = ()
+    """Zero-based indices into the tool trace."""
+
+
+class Profile(Protocol):
+    """A module of the profiles folder. ``diagnose`` may be missing and is looked up separately."""
+
+    def validate(self, fixture: FixtureJson) -> None:
+        """Refuse a case whose data is incomplete, before anything is paid.
+
+        Raises: ValueError with the place and the reason.
+        """
+
+    def check_output(self, fixture: FixtureJson, output: str, context: Context) -> Sequence[Check]:
+        """Judge one output: not empty, unique ids, no I/O, the same answer every time.
+
+        Raises: TypeError where the output is no text.
+        """
