@@ -1,0 +1,308 @@
+"""One bwrap process from its start to its certain death. Part of the supervisor's program.
+
+Boundary: starts bwrap and the listener's helper, kills, waits. Standard library only; imported by supervisor.py from the directory it lies in. Not here: bwrap's options
+(argv.py), what a failure means for people (process.py).
+Rules:
+- Dead means that the pidfd of the sandbox's pid 1 fired; bwrap's own end does not (facts/sandbox.md, finding 6). bwrap is left to end by itself where it does, so that
+  it reaps pid 1.
+- The program is held by a pipe that the held process itself has open for writing: whoever dies, it is never released by an end of file (finding 56).
+- The first reason for a kill stays, and what bwrap says after it is about our kill, so it is not the program's exit status.
+- Single-threaded: it forks, and the forked child enters namespaces.
+"""
+
+import _socket
+import resource
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    import signal as _signal
+    from collections.abc import Callable
+
+    from sandbox import listener, procfs
+else:
+    import _signal
+    import posix as os
+
+    import listener
+    import procfs
+
+FD_BASE = 512
+"""bwrap's descriptors start here; process.py writes the same numbers into the argument file. The status descriptor is FD_BASE - 1."""
+SETUP_S = 30.0
+SETTLE_S = 1.0
+DEATH_S = 30.0
+QUIET = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
+LIMITS = {
+    b"processes": resource.RLIMIT_NPROC,
+    b"open_files": resource.RLIMIT_NOFILE,
+    b"file_bytes": resource.RLIMIT_FSIZE,
+    b"core_bytes": resource.RLIMIT_CORE,
+}
+Request = dict[bytes, list[bytes]]
+
+
+def receive(channel: _socket.socket) -> tuple[bytes, list[bytes], list[int]]:
+    """Return verb, further fields and descriptors of the next message; an empty verb at the end."""
+    try:
+        data, ancillary, _, _ = channel.recvmsg(65536, _socket.CMSG_SPACE(4 * 253), _socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        data, ancillary = b"", []
+    descriptors = []
+    for level, kind, value in ancillary:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            descriptors += [int.from_bytes(value[at : at + 4], sys.byteorder) for at in range(0, len(value) - 3, 4)]
+    verb, *fields = data.split(b"\0")
+    return verb, fields, descriptors
+
+
+class Box:
+    """One bwrap and what is known of it."""
+
+    def __init__(self, control: _socket.socket) -> None:
+        self.control = control
+        self.gone = False  # the runner is done or dead
+        self.reason = b""
+        self.released = False
+        self.alive = False  # bwrap has not exited
+        self.bwrap = self.bwrap_fd = self.child = self.child_fd = self.status = self.block = -1
+        self.lines = b""
+        self.exit_code = b""
+        self.started = self.released_at = time.monotonic()
+        self.poll = select.poll()
+
+    def run(self, request: Request, descriptors: list[int], setns: "Callable[[int, int], None] | None") -> None:
+        """Bring the sandbox up, tell the runner, and stay with it until it ends or must end.
+
+        ``descriptors``: stdin, stdout, stderr, block, arguments, data files. ``end`` must be called after, whatever happened.
+        """
+        step = b"spawn"
+        try:
+            self.spawn(request, descriptors)
+            step = b"start"
+            self.await_child()
+            step = b"setup"
+            handles = self.bring_up(request, setns)
+            if handles is None:
+                return
+            step = b"limits"
+            self.hold(request, handles)
+        except (OSError, ValueError) as error:
+            self.fail(step, str(error))
+            return
+        for handle in handles:
+            os.close(handle)
+        self.stay(float(request[b"wall_s"][0]))
+
+    def spawn(self, request: Request, descriptors: list[int]) -> None:
+        """Start bwrap with an empty environment and no descriptor but those it is given."""
+        read_end, write_end = os.pipe()
+        actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(descriptors[:3])]
+        actions += [
+            (os.POSIX_SPAWN_DUP2, descriptor, FD_BASE + number) for number, descriptor in enumerate(descriptors[3:])
+        ]
+        actions.append((os.POSIX_SPAWN_DUP2, write_end, FD_BASE - 1))
+        argv = [b"bwrap", b"--args", b"%d" % (FD_BASE + 1), b"--", *request[b"arg"]]
+        defaults = (*QUIET, _signal.SIGPIPE, _signal.SIGXFSZ)
+        self.started = time.monotonic()
+        self.block = descriptors[3]
+        try:
+            self.bwrap = os.posix_spawn(
+                request[b"bwrap"][0], argv, {}, file_actions=actions, setsigmask=(), setsigdef=defaults
+            )
+        finally:
+            os.close(write_end)
+            for descriptor in (*descriptors[:3], *descriptors[4:]):
+                os.close(descriptor)
+        self.status, self.alive = read_end, True
+        self.bwrap_fd = os.pidfd_open(self.bwrap)
+        for descriptor in (self.control.fileno(), self.status, self.bwrap_fd):
+            self.poll.register(descriptor, select.POLLIN)
+
+    def await_child(self) -> None:
+        """Wait until bwrap names the sandbox's pid 1. A wish to end waits for that too, for a moment: only then can all be killed."""
+        while self.alive and self.child < 0:
+            waited = time.monotonic() - self.started
+            if waited > (SETTLE_S if self.reason else SETUP_S):
+                return
+            self.turn(0.05 if self.reason else SETUP_S - waited)
+
+    def bring_up(self, request: Request, setns: "Callable[[int, int], None] | None") -> list[int] | None:
+        """Wait for listener and mounts; return the descriptors to hand over, or None where it did not come to that."""
+        port = int(request[b"port"][0])
+        sockets: list[int] = []
+        channel, helper, owner = None, 0, 0
+        while self.alive and not self.reason:
+            if time.monotonic() > self.started + SETUP_S:
+                raise OSError(f"the sandbox did not come up in {SETUP_S:.0f} s")
+            if port and not helper:
+                helper, channel = self.fork_helper(port, setns or listener.load_setns())
+            if channel is not None and select.select([channel], [], [], 0)[0]:
+                _, why, sockets = receive(channel)
+                os.waitpid(helper, 0)
+                channel = None
+                if not sockets:
+                    raise OSError("listener: " + (why or [b"the helper ended"])[0].decode("utf-8", "replace"))
+            owner = owner or procfs.owner_of_network(self.child)
+            if len(sockets) == bool(port) and owner and procfs.is_settled(self.child, owner):
+                return sockets + [procfs.open_handle(self.child, path) for path in request.get(b"handle", ())]
+            self.turn(0.0003)
+        if channel is not None:
+            os.kill(helper, _signal.SIGKILL)
+            os.waitpid(helper, 0)
+        return None
+
+    def fork_helper(self, port: int, setns: "Callable[[int, int], None]") -> tuple[int, _socket.socket]:
+        """Fork the process that makes the listener; return its pid and the socket it answers on."""
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                listener.inject(self.child, port, theirs, setns)
+            except BaseException as error:  # noqa: BLE001 - told to the parent, which raises it
+                theirs.send(b"failed\0" + str(error).encode())
+            os._exit(0)
+        theirs.close()
+        return pid, ours
+
+    def hold(self, request: Request, handles: list[int]) -> None:
+        """Set the limits on the held process, read them back, and tell the runner that all is up."""
+        read_back = []
+        for name, kind in LIMITS.items():
+            ceiling = resource.prlimit(self.child, kind)[1]
+            for asked in request.get(name, ()):
+                value = int(asked) if ceiling == resource.RLIM_INFINITY else min(int(asked), ceiling)
+                resource.prlimit(self.child, kind, (value, value))
+            held = resource.prlimit(self.child, kind)[1]
+            if held != resource.RLIM_INFINITY:
+                read_back.append(b"%s=%d" % (name, held))
+        fields = [b"held", b"%d" % ((time.monotonic() - self.started) * 1e6), *read_back]
+        rights = b"".join(handle.to_bytes(4, sys.byteorder) for handle in handles)
+        ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
+        self.control.sendmsg([b"\0".join(fields)], ancillary)
+
+    def stay(self, wall_s: float) -> None:
+        """Wait for the release, then for the end: bwrap's, the wall clock's, or the runner's word."""
+        deadline = float("inf")
+        while self.alive and not self.reason:
+            self.turn(min(deadline - time.monotonic(), 3600.0))
+            if self.must_release():
+                self.released_at = time.monotonic()
+                deadline = self.released_at + wall_s
+                os.write(self.block, b"x")
+                os.close(self.block)
+                self.block = -1
+            elif time.monotonic() >= deadline:
+                self.expire()
+
+    def must_release(self) -> bool:
+        """Whether the runner has said so and it has not been done."""
+        return self.released and self.block >= 0 and not self.reason
+
+    def expire(self) -> None:
+        """End by the wall clock what has not ended by itself."""
+        if self.alive:
+            self.reason = self.reason or b"timeout"
+
+    def turn(self, wait_s: float) -> None:
+        """Wait for the next events, at most so long, and take them in."""
+        for descriptor, _ in self.poll.poll(max(0.0, wait_s) * 1000):
+            if descriptor == self.control.fileno():
+                self.listen()
+            elif descriptor == self.status:
+                self.read_status()
+            else:
+                self.alive = False
+
+    def listen(self) -> None:
+        """Take in one message of the runner."""
+        verb, fields, _ = receive(self.control)
+        if verb == b"release":
+            self.released = True
+        elif verb == b"kill":
+            self.reason = self.reason or fields[0]
+        else:  # the end of the lifeline
+            self.gone = True
+            self.reason = self.reason or b"runner-gone"
+            self.poll.unregister(self.control.fileno())
+
+    def read_status(self) -> None:
+        """Take in bwrap's status lines: JSON objects, of which two members matter."""
+        data = os.read(self.status, 65536)
+        if not data:
+            self.poll.unregister(self.status)
+            return
+        self.lines += data
+        if self.child < 0:
+            self.child = member(self.lines, b'"child-pid"')
+            if self.child > 0:
+                self.child_fd = os.pidfd_open(self.child)
+                if procfs.parent_of(self.child) != self.bwrap:
+                    raise OSError("pid 1 of the sandbox is gone")
+        code = member(self.lines, b'"exit-code"')
+        if code >= 0 and not self.reason:
+            self.exit_code = b"%d" % code
+
+    def end(self) -> None:
+        """Kill what lives, wait until pid 1 is dead, and tell how it ended. On every path, once."""
+        if self.bwrap < 0:
+            return
+        if self.child_fd >= 0:
+            send_kill(self.child_fd)
+            select.select([self.bwrap_fd], [], [], SETTLE_S)
+        elif self.alive:
+            for child in procfs.children_of(self.bwrap):
+                os.kill(child, _signal.SIGKILL)
+        send_kill(self.bwrap_fd)
+        _, status = os.waitpid(self.bwrap, 0)
+        dead = self.child_fd < 0 or bool(select.select([self.child_fd], [], [], DEATH_S)[0])
+        ended_at = time.monotonic()
+        if select.select([self.status], [], [], 0)[0]:
+            self.lines += os.read(self.status, 65536)
+            code = member(self.lines, b'"exit-code"')
+            if code >= 0 and not self.reason:
+                self.exit_code = b"%d" % code
+        fields = (
+            b"ended",
+            self.exit_code,
+            self.reason,
+            b"%d" % os.waitstatus_to_exitcode(status),
+            b"%d" % ((ended_at - self.released_at) * 1e6),
+            b"dead" if dead else b"alive",
+            b"released" if self.block < 0 else b"held",
+        )
+        self.tell(b"\0".join(fields))
+
+    def fail(self, step: bytes, why: str) -> None:
+        """Tell the runner which step failed; the end follows."""
+        self.reason = self.reason or b"setup"
+        self.tell(b"\0".join((b"failed", step, why.encode("utf-8", "replace")[:2000])))
+
+    def tell(self, message: bytes) -> None:
+        """Send a message to a runner that may be gone."""
+        if not self.gone:
+            try:
+                self.control.send(message)
+            except OSError:
+                self.gone = True
+
+
+def member(lines: bytes, name: bytes) -> int:
+    """Return a numeric member of one of the JSON lines (whole lines only), or -1."""
+    for line in lines.split(b"\n")[:-1]:
+        rest = line.partition(name)[2].lstrip(b" :\t")
+        digits = rest[: len(rest) - len(rest.lstrip(b"0123456789"))]
+        if digits:
+            return int(digits)
+    return -1
+
+
+def send_kill(pidfd: int) -> None:
+    """Send SIGKILL to a process that may be gone."""
+    try:
+        _signal.pidfd_send_signal(pidfd, _signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,70 @@
+"""Make one TCP listener inside a sandbox's network namespace and pass it out. A program of its own; imported by supervisor.py.
+
+Boundary: enters namespaces, so it runs in a process that ends right after. Standard library only; needs nothing of this package; run as
+``/usr/bin/python3 -I -S listener.py PID PORT FD`` or through ``inject`` in a forked child of a single-threaded process.
+Rules: the user namespace to enter first is the one that *owns* the network namespace (NS_GET_USERNS): with --disable-userns there are two, and the process's own
+gives EPERM to an ordinary caller (facts/namespaces-and-gate.md). Nothing of this stays inside; only the socket is left.
+"""
+
+import _socket
+import fcntl
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+else:
+    import posix as os
+
+NS_GET_USERNS = 0xB701
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+BACKLOG = 512
+LOOPBACK_S = 5.0
+
+
+def load_setns() -> "Callable[[int, int], None]":
+    """Return ``setns(fd, kind)``: the standard library's from 3.12 on, the C library's before."""
+    ready: Callable[[int, int], None] | None = getattr(os, "setns", None)
+    if ready is not None:
+        return ready
+    import _ctypes  # what ctypes is made of, at a fifth of its import time, which lies on every run's path
+
+    process = _ctypes.dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]  # None is this process, as for dlopen(3)
+    function = _ctypes.dlsym(process, "setns")
+
+    def setns(descriptor: int, kind: int) -> None:
+        if _ctypes.call_function(function, (descriptor, kind)):
+            raise OSError("setns was refused")
+
+    return setns
+
+
+def inject(pid: int, port: int, channel: _socket.socket, setns: "Callable[[int, int], None]") -> None:
+    """Listen on 127.0.0.1:``port`` in the network namespace of ``pid`` and send the socket over ``channel``, a socket object.
+
+    Ports below 1024 work: the capability for it is had in that namespace. Raises OSError.
+    """
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    owner = fcntl.ioctl(network, NS_GET_USERNS)
+    setns(owner, CLONE_NEWUSER)
+    setns(network, CLONE_NEWNET)
+    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    deadline = time.monotonic() + LOOPBACK_S
+    while True:
+        try:
+            listener.bind(("127.0.0.1", port))
+            break
+        except OSError:  # bwrap gives the loopback its address at about the same time
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.0002)
+    listener.listen(BACKLOG)
+    rights = listener.fileno().to_bytes(4, sys.byteorder)
+    channel.sendmsg([b"listener"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+
+
+if __name__ == "__main__":
+    inject(int(sys.argv[1]), int(sys.argv[2]), _socket.socket(fileno=int(sys.argv[3])), load_setns())

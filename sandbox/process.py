@@ -1,0 +1,190 @@
+"""The process layer: who runs a sandbox on this host, and the supervising process that owns it.
+
+Boundary: the one module of the sandbox that starts processes from the runner: the supervisor (supervisor.py), which starts bwrap. Not here: what is asked of it (request.py),
+the run itself (running.py).
+Rules: everything is undone when the control socket closes, by whatever means: the supervisor sees its end, also after the runner's SIGKILL. ``close`` only waits for that, so it
+may be called again after it was interrupted, from a signal handler too. A process that forks without exec while a sandbox runs would keep the socket open: use spawn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess  # noqa: TID251 - the one place
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sandbox.errors import SandboxUnavailable
+from sandbox.identity import Identity, read_identity
+from sandbox.staging import choose_staging, make_staging, place_program
+
+REAP_S = 60.0
+
+
+@dataclass(frozen=True)
+class Host:
+    """The programs that a sandbox needs on this machine, and who runs it."""
+
+    identity: Identity
+    program: Path
+    bwrap: Path = Path("/usr/bin/bwrap")
+    python: Path = Path("/usr/bin/python3")
+
+
+def find_host(*, bwrap: Path = Path("/usr/bin/bwrap"), python: Path = Path("/usr/bin/python3")) -> Host:
+    """Decide who runs the sandbox, and place the supervisor's program where that account can read it.
+
+    Raises: SandboxUnavailable, StagingFailed.
+    """
+    for path, package in ((bwrap, "bubblewrap"), (python, "python3")):
+        if not os.access(path, os.X_OK):
+            raise SandboxUnavailable(f"{path} is missing", where=str(path), hint=f"install the package {package}")
+    identity = read_identity()
+    program = place_program(identity)
+    if identity.run_as is not None:
+        precompile(python, program.parent)
+    return Host(identity, program, bwrap, python)
+
+
+def precompile(python: Path, directory: Path) -> None:
+    """Keep the supervisor's modules compiled where the run uid cannot do it itself: that is a fifth of its start. Once; a failure only costs time."""
+    if not (directory / "__pycache__").exists():
+        argv = [str(python), "-I", "-S", "-m", "compileall", "-q", str(directory)]
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                check=False,
+                timeout=30,
+            )
+
+
+def supervise(host: Host, *, runtime_dir: Path | None = None) -> Supervisor:
+    """Start a supervisor and make the private directory of a run, which is gone when the supervisor is.
+
+    Raises: SandboxUnavailable, StagingFailed.
+    """
+    path = choose_staging(host.identity, runtime_dir=runtime_dir)
+    supervisor = Supervisor(host, path)  # first, so that nothing is ever staged without one
+    try:
+        make_staging(path, host.identity)
+    except BaseException:
+        supervisor.close()
+        raise
+    return supervisor
+
+
+class Supervisor:
+    """The supervising process, waiting for its one sandbox."""
+
+    def __init__(self, host: Host, staging: Path | None) -> None:
+        self._staging = staging
+        self.host = host
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors = os.memfd_create("supervisor-stderr")
+        account = host.identity.run_as
+        words = ["-", "-"] if account is None else [str(account.uid), str(account.gid)]
+        argv = [str(host.python), "-I", "-S", str(host.program), str(theirs.fileno()), *words, str(staging or "-")]
+        try:
+            self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                env={},
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._control.close()
+            os.close(self._errors)
+            raise SandboxUnavailable(f"the supervisor cannot be started: {error}", where=str(host.python)) from error
+        finally:
+            theirs.close()
+
+    @property
+    def staging(self) -> Path:
+        """The private directory of this run."""
+        assert self._staging is not None
+        return self._staging
+
+    @property
+    def pid(self) -> int | None:
+        """The supervisor's process id while it has one to wait for."""
+        return None if self._process is None else self._process.pid
+
+    def send(self, message: bytes, descriptors: Sequence[int] = ()) -> bool:
+        """Send a message; returns whether somebody took it."""
+        try:
+            socket.send_fds(self._control, [message], descriptors)
+        except OSError:
+            return False
+        return True
+
+    def receive(self, timeout_s: float | None) -> tuple[list[bytes], list[int]] | None:
+        """Return the next message's fields and descriptors; None after the time; no fields where the supervisor is gone."""
+        if self._control.fileno() < 0:
+            return [], []
+        if not select.select([self._control], [], [], timeout_s)[0]:
+            return None
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 65536, 253, socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            return [], []
+        return (data.split(b"\0") if data else []), descriptors
+
+    def close(self) -> None:
+        """End the sandbox, wait until nothing of it is left, and reap the supervisor. May be called again."""
+        self._control.close()
+        process = self._process
+        if process is not None:
+            sweep(process)
+            process.wait()
+            self._process = None
+        if self._errors >= 0:
+            os.close(self._errors)
+            self._errors = -1
+        if self._staging is not None and self._staging.exists():  # only after the supervisor itself was killed
+            import shutil
+
+            shutil.rmtree(self._staging)
+
+    def complaint(self) -> str:
+        """Return what the supervisor's own program said on its stderr."""
+        return os.pread(self._errors, 4000, 0).decode("utf-8", "replace").strip() if self._errors >= 0 else ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def sweep(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the supervisor's end without reaping it, and kill what is left of its process group where it did not end in good order.
+
+    Its number cannot be given to another process before it is reaped, so the group is surely its own.
+    """
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        in_time = bool(select.select([pidfd], [], [], REAP_S)[0])
+    finally:
+        os.close(pidfd)
+    if in_time:
+        result = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        if result is not None and result.si_code == os.CLD_EXITED and result.si_status == 0:
+            return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,283 @@
+"""One sandbox from its start to its certain death, as the runner sees it.
+
+Boundary: owns sockets, descriptors and the streams' threads. Not here: the supervising process (process.py), reading the workspace (collect.py).
+Rules:
+- Order: ``process.supervise`` → stage files below ``Supervisor.staging`` → ``start`` (all is up, the program is held) → ``release`` → ``wait`` → collect → ``close``.
+- How a program ended is a value; exceptions are for sandboxes that were never had. The status comes from bwrap's status pipe, which nobody inside holds.
+- The first reason for an end stays; the supervisor decides which came first.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+
+from sandbox.check import check_spec
+from sandbox.diagnose import explain
+from sandbox.errors import SandboxError, SandboxSetupFailed, SandboxUnavailable
+from sandbox.limits import HeldLimits, held_limits
+from sandbox.process import Host, Supervisor
+from sandbox.request import Request, resolve_sources
+from sandbox.spec import SandboxSpec
+from sandbox.streams import Capped, Drain, Ends, Feed
+
+ANSWER_S = 60.0
+"""How long the supervisor may take to answer; it has shorter deadlines of its own."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a released or held program ended."""
+
+    exit_status: int | None
+    """From bwrap's status pipe, in the shell's encoding (128+N after signal N); None where the program never ran or was ended by us."""
+    reason: str | None
+    """Why we ended it: ``timeout``, ``output-limit``, or the word given to ``kill``; None where it ended by itself. ``supervisor-gone``: the supervisor was killed."""
+    setup_error: str | None
+    """What went wrong where the program was released and yet never started."""
+    dead: bool
+    """Whether pid 1 of the sandbox is known to be dead. False means that the workspace must not be read."""
+    stderr: bytes
+    stderr_bytes: int
+    """How much there was; ``stderr`` may be less and then says so."""
+    stdout_bytes: int
+    """How much there was; more than the cap only with ``reason`` ``output-limit``."""
+    duration_s: float
+    """From the release to the death of pid 1; 0 where it was never released."""
+    setup_s: float
+    """From bwrap's start until all was up and the program held."""
+    limits: HeldLimits
+    observations: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended the program, as far as a shell's status can tell."""
+        return self.exit_status - 128 if self.exit_status is not None and 128 < self.exit_status <= 192 else None
+
+
+def start(
+    supervisor: Supervisor,
+    spec: SandboxSpec,
+    *,
+    on_stdout: Callable[[bytes], None],
+    stdin: bytes = b"",
+    stdout_cap: int = 64 << 20,
+    stderr_cap: int = 1 << 20,
+    wall_clock_s: float = 600.0,
+    sources: Mapping[str, Path] | None = None,
+) -> Running:
+    """Bring the sandbox up and hold its program.
+
+    ``on_stdout`` is called from a thread of its own, with at most ``stdout_cap`` bytes in all; more ends the run (``output-limit``). The wall clock counts from the release.
+    ``sources`` gives each ``@name`` of the description its path.
+    Raises: SpecInvalid; SandboxUnavailable (this host cannot); SandboxSetupFailed (this sandbox did not come up). The supervisor is closed then.
+    """
+    running = None
+    try:
+        check_spec(spec)
+        paths = resolve_sources(spec, sources or {})
+        request = Request(spec, sources=paths, bwrap=supervisor.host.bwrap, wall_clock_s=wall_clock_s)
+        try:
+            running = Running(supervisor, spec, on_stdout, stdout_cap, stderr_cap)
+            running.bring_up(request, Feed(stdin))
+        finally:
+            request.close()
+    except BaseException:
+        if running is not None:
+            running.close()
+        supervisor.close()
+        raise
+    return running
+
+
+class Running:
+    """A sandbox that is up: held until ``release``, then running until it ends or is killed. Made by ``start``."""
+
+    listener: socket.socket | None = None
+    """Listening at 127.0.0.1 inside, where the description asks for one. The caller serves and closes it."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        spec: SandboxSpec,
+        on_stdout: Callable[[bytes], None],
+        stdout_cap: int,
+        stderr_cap: int,
+    ) -> None:
+        self._supervisor = supervisor
+        self._spec = spec
+        self._ended: Ended | None = None
+        self._handles: dict[str, int] = {}
+        self._setup_s = 0.0
+        self._limits = HeldLimits()
+        self._stderr = Ends(stderr_cap)
+        self._stdout = Capped(
+            stdout_cap, on_stdout, lambda: self.kill("output-limit"), lambda: self.kill("reader-failed")
+        )
+        self._drains = [Drain("stdout", self._stdout), Drain("stderr", self._stderr)]
+
+    def bring_up(self, request: Request, feed: Feed) -> None:
+        """Send the request and wait until all is up; once, by ``start``."""
+        streams = [feed.theirs]
+        streams += [drain.theirs for drain in self._drains]
+        try:
+            self._supervisor.send(b"start", request.in_order(streams))
+        finally:
+            for descriptor in streams:
+                os.close(descriptor)
+        answer = self._supervisor.receive(ANSWER_S)
+        if answer is None:
+            raise SandboxSetupFailed(f"the supervisor did not answer in {ANSWER_S:.0f} s")
+        fields, descriptors = answer
+        if not fields or fields[0] != b"held":
+            self._raise_failure(fields)
+        self._setup_s = int(fields[1]) / 1e6
+        self._limits = held_limits(self._spec.limits, parse_limits(fields[2:]))
+        if self._spec.network is not None:
+            self.listener = socket.socket(fileno=descriptors.pop(0))
+        self._handles = dict(zip(self._spec.handles, descriptors, strict=True))
+
+    def release(self) -> None:
+        """Let the program start. Without effect on a sandbox that has ended."""
+        self._supervisor.send(b"release")
+
+    def kill(self, reason: str) -> None:
+        """End the sandbox. From any thread and from a signal handler; the first reason stays, later calls have no effect."""
+        self._supervisor.send(b"kill\0" + reason.encode("utf-8", "replace"))
+
+    def wait(self, timeout_s: float | None = None) -> Ended | None:
+        """Wait until pid 1 of the sandbox is dead, at most so long; None where it is not yet. One thread at a time.
+
+        Raises: what ``on_stdout`` raised, once everything is dead.
+        """
+        if self._ended is None:
+            deadline = None if timeout_s is None else time.monotonic() + timeout_s
+            while True:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                answer = self._supervisor.receive(left)
+                if answer is None:
+                    return None
+                if not answer[0] or answer[0][0] == b"ended":
+                    break
+            self._ended = self._conclude(answer[0])
+        if self._stdout.error is not None:
+            raise self._stdout.error
+        return self._ended
+
+    def handle(self, path: str) -> int:
+        """Return the directory handle of one of the description's ``handles``, for collection; it stays ours.
+
+        Raises: SandboxError where pid 1 is not known to be dead: the tree could still change.
+        """
+        if self._ended is None or not self._ended.dead:
+            raise SandboxError("the sandbox is not known to be dead, so its files are not read", where=path)
+        return self._handles[path]
+
+    def close(self) -> None:
+        """End the sandbox if it lives, let go of the handles (their memory is freed), remove the staging directory. May be called again."""
+        self._supervisor.close()
+        while self._drains:
+            self._drains[-1].finish()
+            self._drains.pop()
+        while self._handles:
+            os.close(self._handles.popitem()[1])
+        if self.listener is not None:
+            self.listener.close()
+
+    def _conclude(self, fields: list[bytes]) -> Ended:
+        """Make the value from the supervisor's last message (empty where it is gone) and the streams."""
+        if not fields:
+            self._supervisor.close()  # kills what is left of its group
+            fields = [b"ended", b"", b"supervisor-gone", b"-1", b"0", b"alive", b"released"]
+        _, code, reason, bwrap_status, duration_us, dead, state = fields
+        complete = [drain.finish() for drain in self._drains]
+        stderr = self._stderr.result()
+        setup_error = None
+        if not code and not reason and state == b"released":
+            found = explain(stderr)
+            setup_error = f"{found.id}: {found.cause}" if found else "the program was not started"
+        return Ended(
+            exit_status=int(code) if code else None,
+            reason=reason.decode() or None,
+            setup_error=setup_error,
+            dead=dead == b"dead",
+            stderr=stderr,
+            stderr_bytes=self._stderr.total,
+            stdout_bytes=self._stdout.total,
+            duration_s=int(duration_us) / 1e6 if state == b"released" else 0.0,
+            setup_s=self._setup_s,
+            limits=self._limits,
+            observations={
+                "bwrap_status": int(bwrap_status),
+                "stdout_complete": int(complete[0]),
+                "stderr_complete": int(complete[1]),
+            },
+        )
+
+    def _raise_failure(self, fields: list[bytes]) -> NoReturn:
+        """Turn a start that came to nothing into the error that says why."""
+        said = [field.decode("utf-8", "replace") for field in fields]
+        if said and said[0] == "refused":
+            raise SandboxUnavailable(said[1], hint="run as another user")
+        complaint = self._supervisor.complaint()
+        self._supervisor.close()
+        for drain in self._drains:
+            drain.finish()
+        stderr = self._stderr.result()
+        found = explain(stderr)
+        text = stderr.decode("utf-8", "replace").strip().splitlines()
+        what = (
+            text[0]
+            if text
+            else (": ".join(said[1:]) if said and said[0] == "failed" else complaint.rpartition("\n")[2])
+            or "the supervisor is gone"
+        )
+        if found is not None and found.host:
+            raise SandboxUnavailable(f"{found.cause} ({what})", where=found.id, hint=found.cure)
+        if found is not None:
+            raise SandboxSetupFailed(f"{found.cause} ({what})", where=found.id, hint=found.cure)
+        raise SandboxSetupFailed(
+            f"the sandbox did not come up: {what}", hint="hermeval doctor tries each part by itself"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def parse_limits(fields: list[bytes]) -> dict[str, int]:
+    """Parse the supervisor's ``name=value`` fields."""
+    pairs = (field.decode("ascii").partition("=") for field in fields)
+    return {name: int(value) for name, _, value in pairs}
+
+
+def run_once(
+    host: Host,
+    spec: SandboxSpec,
+    *,
+    stdin: bytes = b"",
+    wall_clock_s: float = 30.0,
+    sources: Mapping[str, Path] | None = None,
+) -> tuple[Ended, bytes]:
+    """Run a program without a listener's server to its end; return how it ended and its stdout. For checks and tests.
+
+    Raises: as ``start``.
+    """
+    output = bytearray()
+    with start(
+        Supervisor(host, None), spec, on_stdout=output.extend, stdin=stdin, wall_clock_s=wall_clock_s, sources=sources
+    ) as running:
+        running.release()
+        ended = running.wait()
+        assert ended is not None
+        return ended, bytes(output)
