@@ -124,9 +124,9 @@ class Supervisor:
         return None if self._process is None else self._process.pid
 
     def send(self, message: bytes, descriptors: Sequence[int] = ()) -> bool:
-        """Send a message; returns whether somebody took it."""
+        """Send a message, without ever waiting; returns whether somebody took it."""
         try:
-            socket.send_fds(self._control, [message], descriptors)
+            socket.send_fds(self._control, [message], descriptors, socket.MSG_DONTWAIT)
         except OSError:
             return False
         return True
