@@ -1,0 +1,141 @@
+"""How the CLI is started: arguments, environment, standard input and the seeded home (DESIGN "Decided", facts/claude-cli.md §4).
+
+Boundary: pure. Not here: the prompt (runner/prompt.py), the sandbox around it (runner/confine.py).
+Rules: ``stock`` is what users have, but for an empty home; ``lean`` adds what makes runs small and equal. Every difference between the two stands in this file. The
+key inside is a placeholder, always. Nothing here depends on the machine: paths are those of the fixed inside view.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from runner.claude.permissions import with_skill_rules
+
+LaunchSetting = Literal["stock", "lean"]
+
+CLAUDE_INSIDE = "/opt/claude"
+HOME_INSIDE = "/home/eval"
+CA_INSIDE = "/etc/ssl/extra-ca.pem"
+"""The run's own authority in first-party mode. The agent can see the path, so it names neither us nor an evaluation."""
+
+HOME_SEED = {"hasCompletedOnboarding": True, "userID": "0" * 64}
+"""``~/.claude.json``: a fixed device id, which the CLI would make at random else and send in every request."""
+
+_STOCK_ENV = {
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "HOME": HOME_INSIDE,
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "TZ": "UTC",
+}
+_LEAN_ENV = {
+    "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": "1",
+    "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+    "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS": "1",
+    "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
+    "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",
+    "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
+    # A cut stream would make the CLI ask again without streaming and run a tool twice (case N07). Users' agents do that too, so stock keeps it.
+    "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
+    "CLAUDE_CODE_MAX_RETRIES": "0",
+    "DISABLE_AUTO_COMPACT": "1",
+}
+_LEAN_SETTINGS: dict[str, object] = {
+    "disableAllHooks": True,
+    "enabledPlugins": {
+        "cc-plugin-agents-md@builtin": False,
+        "cc-plugin-plugin-authoring@builtin": False,
+        "cc-plugin-privacy@builtin": False,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything that the CLI is given."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    stdin: bytes
+    """One stream-json user message and a line end; then the pipe is closed (case D14)."""
+    home_files: Mapping[str, bytes]
+    """Path below the home to content; copied in, never bound (case D08)."""
+    notes: tuple[str, ...] = field(default=())
+    """What a person should know of the settings that were written."""
+
+
+def build_launch(
+    *,
+    prompt: str,
+    setting: LaunchSetting,
+    session_id: str,
+    model: str,
+    max_usd: str | None,
+    mode: Literal["first-party", "base-url"],
+    base_url: str,
+    placeholder_key: str,
+    permissions: Mapping[str, object] | None = None,
+    output_schema: Mapping[str, object] | None = None,
+    skills: Sequence[str] = (),
+) -> Launch:
+    """Return the start of the CLI for one prompt.
+
+    ``max_usd`` None leaves the CLI without a ceiling of its own (the gate has one). ``permissions`` (``allow``, ``deny``) goes to ``--settings``, with a rule
+    for each of ``skills`` (case S03); ``base_url`` matters in base-URL mode only.
+    """
+    settings: dict[str, object] = dict(_LEAN_SETTINGS) if setting == "lean" else {}
+    notes: tuple[str, ...] = ()
+    if permissions is not None:
+        rules, notes = with_skill_rules(permissions, skills)
+        settings["permissions"] = rules
+    argv = [
+        CLAUDE_INSIDE,
+        "--print",
+        "--input-format",
+        "stream-json",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "--replay-user-messages",
+    ]
+    argv += [
+        "--permission-mode",
+        "bypassPermissions",
+        "--session-id",
+        session_id,
+        "--model",
+        model,
+        "--strict-mcp-config",
+    ]
+    if max_usd is not None:
+        argv += ["--max-budget-usd", max_usd]
+    if output_schema is not None:
+        argv += ["--json-schema", _json(output_schema)]
+    if setting == "lean":
+        # Not the empty list of facts/claude-cli.md §4: it would drop the skills, which lie in the home here.
+        argv += ["--setting-sources", "user", "--tools", "Bash,Read,Write,Edit,Skill", "--no-session-persistence"]
+    if settings:
+        argv += ["--settings", _json(settings)]
+    env = {**_STOCK_ENV, **(_LEAN_ENV if setting == "lean" else {}), "ANTHROPIC_API_KEY": placeholder_key}
+    if mode == "first-party":
+        env["NODE_EXTRA_CA_CERTS"] = CA_INSIDE
+    else:
+        env["ANTHROPIC_BASE_URL"] = base_url
+    message = {"type": "user", "message": {"role": "user", "content": prompt}}
+    return Launch(
+        argv=tuple(argv),
+        env=dict(sorted(env.items())),
+        stdin=json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n",
+        home_files={".claude.json": _json(HOME_SEED).encode("ascii")},
+        notes=notes,
+    )
+
+
+def _json(value: Mapping[str, object]) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))

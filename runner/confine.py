@@ -1,0 +1,53 @@
+"""The inside view of a worker: the fixed sandbox of DESIGN with the CLI, the skill tree and the gate's address in it (step 3, its pure half).
+
+Boundary: pure. Not here: the fixed view of any program (sandbox/view.py), starting it (sandbox/process.py).
+Rules: paths, names and modes below stand in requests and never change once attempts are committed. What differs from machine to machine comes in as ``system``
+or is named ``@name`` and resolved at start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from runner.claude.launch import CA_INSIDE, CLAUDE_INSIDE
+from runner.gate.settings import PROVIDER_HOST, GateSettings
+from runner.skills import SKILLS_INSIDE
+from sandbox.spec import Mount, RoBind, SandboxSpec
+from sandbox.view import build_view
+
+ANY_ROOTFS = "any"
+"""Stands for the read-only system in a plan, which holds for every machine."""
+
+CLAUDE_SOURCE = "@claude"
+"""The execute-only copy of the CLI, a file."""
+SKILLS_SOURCE = "@skills"
+"""The staged skill tree, a folder."""
+CA_SOURCE = "@ca"
+"""The certificate of the run's own authority, a PEM file; in first-party mode only."""
+
+
+def inside_view(
+    *,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    home_files: Mapping[str, bytes],
+    gate: GateSettings,
+    rootfs: str = ANY_ROOTFS,
+    system: Sequence[Mount] = (),
+    seccomp: bytes | None = None,
+) -> SandboxSpec:
+    """Return the worker's sandbox. In first-party mode the provider's name means 127.0.0.1 inside, and the run's authority is there to be read."""
+    binds = [RoBind(source=CLAUDE_SOURCE, target=CLAUDE_INSIDE), RoBind(source=SKILLS_SOURCE, target=SKILLS_INSIDE)]
+    if gate.tls:
+        binds.append(RoBind(source=CA_SOURCE, target=CA_INSIDE))
+    return build_view(
+        rootfs=rootfs,
+        system=system,
+        argv=argv,
+        env=env,
+        port=gate.port,
+        local_names=(PROVIDER_HOST,) if gate.tls else (),
+        home_files=home_files,
+        binds=binds,
+        seccomp=seccomp,
+    )

@@ -1,0 +1,287 @@
+"""The plan: everything that decides one worker run, frozen before anything is started (DESIGN, step 2).
+
+Boundary: pure. Not here: the prompt's text (prompt.py), the start of the CLI (runner/claude/launch.py), the inside view (confine.py).
+Rules: two machines with the same fixture, skill tree, options and toolchain have the same plan, byte for byte: no path of a host, no time, no environment,
+no random number is in it, and neither is the root file system, which may drift (DESIGN "Bit for bit"). Nothing of ``rubric`` and ``expect`` is in it but
+through the fixture's sha256 (B3). A new field that changes a run belongs here; one that does not, does not.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from runner.canonical import canonical_json, sha256_hex
+from runner.claude.launch import Launch, LaunchSetting, build_launch
+from runner.confine import inside_view
+from runner.envelope import Fixture, Invocation
+from runner.errors import SettingInvalid
+from runner.gate.exchange import Value
+from runner.gate.settings import Ceilings, GateSettings
+from runner.lint import check_unit
+from runner.prompt import build_prompt
+from runner.skills import SkillTree, SkillUnit
+from sandbox.spec import Mount, SandboxSpec
+
+SCHEMA_VERSION = 1
+DEFAULT_MODEL = "sonnet"
+_SESSIONS = uuid.UUID("6f1f6c0e-8f0b-5c53-9c7e-2d1c0a9b7e11")
+"""Name space of session ids; the id stands in every request, so it does not change once attempts are committed."""
+
+ProviderKind = Literal["scripted", "anthropic", "recorded"]
+
+
+class Provider(Value):
+    """Where the answers come from."""
+
+    kind: ProviderKind
+    script: str | None = None
+    """Name of the script, for ``scripted``."""
+    script_sha256: str | None = None
+    base_url: str | None = None
+    """For ``anthropic``: the address of the API."""
+    recording: str | None = None
+    """For ``recorded``: the id of the attempt whose exchanges are served."""
+
+
+class FixtureId(Value):
+    """Which fixture."""
+
+    id: str
+    sha256: str
+    """Of the file's bytes."""
+
+
+class PlannedUnit(Value):
+    """The unit under test, as the evidence will look for it (A5, A7). Its texts are in the staged tree."""
+
+    skill: str
+    """As the fixture names it."""
+    names: tuple[str, ...]
+    """Folder and front-matter name; the wanted name alone where nothing of that name is staged."""
+    base_dir: str | None
+    """None where nothing of that name is staged."""
+    body_sha256: str | None
+    """Of the body as the CLI sends it, in UTF-8."""
+    reference: str | None
+    reference_sha256: str | None
+
+
+class PlannedSkills(Value):
+    """The staged skill tree."""
+
+    digest: str
+    names: tuple[str, ...]
+    recipes: tuple[str, ...]
+
+
+class PlannedLaunch(Value):
+    """The start of the CLI, as text."""
+
+    setting: LaunchSetting
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    stdin: str
+    home_files: dict[str, str]
+
+
+class RunLimits(Value):
+    """Deadlines and caps that the runner holds from outside."""
+
+    wall_clock_s: int = 600
+    first_event_s: int = 60
+    """From the release of the CLI to its first event; after that ``timeout`` at step ``cli-start``."""
+    after_result_s: int = 5
+    """From a result with no background task running to the end of the CLI (A8)."""
+    stdout_bytes: int = 64 << 20
+    stderr_bytes: int = 4 << 20
+
+
+class Plan(Value):
+    """One worker run, decided."""
+
+    schema_version: Annotated[int, Field(ge=1)] = SCHEMA_VERSION
+    fixture: FixtureId
+    repeat: Annotated[int, Field(ge=0)]
+    """Zero-based index among repeats of the same fixture."""
+    session_id: str
+    invocation: Invocation
+    prompt: str
+    model: str
+    """The alias or name that the CLI is given (B16)."""
+    unit: PlannedUnit
+    skills: PlannedSkills
+    launch: PlannedLaunch
+    sandbox: dict[str, JsonValue]
+    """The inside view as ``SandboxSpec`` in JSON, without the machine's own read-only system (confine.py)."""
+    gate: GateSettings
+    provider: Provider
+    limits: RunLimits
+    determinism: Literal["free", "pinned"]
+    toolchain: dict[str, JsonValue]
+    """Versions and NAR hashes of the tools that run inside (C2)."""
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """Return the plan as a JSON value."""
+        value: dict[str, JsonValue] = self.model_dump(mode="json")
+        return value
+
+    def canonical(self) -> bytes:
+        """Return the canonical JSON of the plan: the part ``plan.json`` of an attempt."""
+        return canonical_json(self.as_json())
+
+    @property
+    def sha256(self) -> str:
+        """Hex sha256 of the canonical JSON (``plan_sha256``)."""
+        return sha256_hex(self.canonical())
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What the caller may choose; None leaves it to the fixture, then to the default."""
+
+    launch: LaunchSetting = "stock"
+    mode: Literal["first-party", "base-url"] = "first-party"
+    model: str | None = None
+    repeat: int = 0
+    max_usd: str | None = None
+    timeout_s: int | None = None
+    determinism: Literal["free", "pinned"] = "free"
+
+
+def build_plan(
+    *,
+    fixture: Fixture,
+    tree: SkillTree,
+    provider: Provider,
+    toolchain: Mapping[str, JsonValue],
+    options: PlanOptions | None = None,
+) -> Plan:
+    """Freeze everything that decides a run.
+
+    ``tree`` is the staged tree (its recipes those of the fixture), ``toolchain`` the record of the installed agent tools.
+    Raises: SkillTreeInvalid for a unit whose run could not be proved; SettingInvalid for options that make no sense.
+    """
+    chosen = options or PlanOptions()
+    check_unit(tree, fixture)
+    if sorted(tree.recipes) != sorted(fixture.recipes):
+        raise SettingInvalid("the staged tree does not hold the fixture's recipes", where=fixture.id)
+    if chosen.repeat < 0:
+        raise SettingInvalid("a repeat index is not negative", where=f"repeat {chosen.repeat}")
+    gate = _gate(fixture, chosen)
+    model = chosen.model or fixture.worker.model or DEFAULT_MODEL
+    session_id = str(uuid.uuid5(_SESSIONS, f"{fixture.id}/{chosen.repeat}"))
+    prompt = build_prompt(fixture)
+    unit = tree.unit(fixture.skill_name)
+    launch = _launch(fixture, chosen, gate, prompt=prompt, model=model, session_id=session_id, unit=unit)
+    return Plan(
+        fixture=FixtureId(id=fixture.id, sha256=fixture.sha256),
+        repeat=chosen.repeat,
+        session_id=session_id,
+        invocation=fixture.form,
+        prompt=prompt,
+        model=model,
+        unit=_unit(fixture, unit),
+        skills=PlannedSkills(digest=tree.digest, names=tree.names, recipes=tuple(sorted(tree.recipes))),
+        launch=PlannedLaunch(
+            setting=chosen.launch,
+            argv=launch.argv,
+            env=dict(launch.env),
+            stdin=launch.stdin.decode("ascii"),
+            home_files={path: content.decode("utf-8") for path, content in launch.home_files.items()},
+        ),
+        sandbox=inside_view(argv=launch.argv, env=launch.env, home_files=launch.home_files, gate=gate).model_dump(
+            mode="json"
+        ),
+        gate=gate,
+        provider=provider,
+        limits=RunLimits(wall_clock_s=_timeout(fixture, chosen)),
+        determinism=chosen.determinism,
+        toolchain=dict(toolchain),
+    )
+
+
+def sandbox_spec(plan: Plan, *, rootfs: str, system: Sequence[Mount], seccomp: bytes | None = None) -> SandboxSpec:
+    """Return the sandbox of a plan on this machine.
+
+    ``rootfs`` and ``system`` are the read-only system: its name and its mounts (sandbox/rootfs.py, or a pinned closure). The sources ``@claude``, ``@skills``
+    and, in first-party mode, ``@ca`` are given their paths when the sandbox is started.
+    """
+    home_files = {path: content.encode("utf-8") for path, content in plan.launch.home_files.items()}
+    return inside_view(
+        argv=plan.launch.argv,
+        env=plan.launch.env,
+        home_files=home_files,
+        gate=plan.gate,
+        rootfs=rootfs,
+        system=system,
+        seccomp=seccomp,
+    )
+
+
+def _gate(fixture: Fixture, chosen: PlanOptions) -> GateSettings:
+    """Return the gate's settings: option, else fixture, else default."""
+    worker, default = fixture.worker, Ceilings()
+    try:
+        ceilings = Ceilings(
+            usd=chosen.max_usd or worker.max_usd or default.usd,
+            requests=worker.max_requests or default.requests,
+            parallel=worker.max_parallel or default.parallel,
+            tokens=worker.max_tokens or default.tokens,
+        )
+    except ValidationError as error:
+        raise SettingInvalid(f"not an amount of US dollars: {chosen.max_usd!r}", where="max_usd") from error
+    return GateSettings(mode=chosen.mode, allow_provider_tools=tuple(sorted(worker.provider_tools)), ceilings=ceilings)
+
+
+def _timeout(fixture: Fixture, chosen: PlanOptions) -> int:
+    timeout_s = chosen.timeout_s if chosen.timeout_s is not None else fixture.worker.timeout_s
+    if timeout_s is None:
+        return RunLimits().wall_clock_s
+    if timeout_s < 1:
+        raise SettingInvalid("the wall clock is at least one second", where=f"timeout {timeout_s}")
+    return timeout_s
+
+
+def _launch(
+    fixture: Fixture,
+    chosen: PlanOptions,
+    gate: GateSettings,
+    *,
+    prompt: str,
+    model: str,
+    session_id: str,
+    unit: SkillUnit | None,
+) -> Launch:
+    settings = fixture.worker.settings
+    permissions = None if settings is None else settings.permissions
+    return build_launch(
+        prompt=prompt,
+        setting=chosen.launch,
+        session_id=session_id,
+        model=model,
+        max_usd=gate.ceilings.usd,
+        mode=gate.mode,
+        base_url=gate.base_url,
+        placeholder_key=gate.placeholder_key,
+        permissions=None if permissions is None else {"allow": permissions.allow, "deny": permissions.deny},
+        output_schema=fixture.worker.output_schema,
+        skills=(unit.directory if unit is not None else fixture.skill_name,),
+    )
+
+
+def _unit(fixture: Fixture, unit: SkillUnit | None) -> PlannedUnit:
+    reference = fixture.reference
+    text = None if unit is None or reference is None else unit.references[reference]
+    return PlannedUnit(
+        skill=fixture.skill,
+        names=unit.names if unit is not None else (fixture.skill_name,),
+        base_dir=None if unit is None else unit.base_dir,
+        body_sha256=None if unit is None else sha256_hex(unit.body.encode("utf-8")),
+        reference=reference,
+        reference_sha256=None if text is None else sha256_hex(text.encode("utf-8")),
+    )
