@@ -97,6 +97,7 @@ class Connection(RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._payload: Any = None
         self._answered_count = 0
+        self._dropped: list[Any] = []
 
     @property
     def outstanding(self) -> int:
@@ -128,22 +129,23 @@ class Connection(RequestHandler):
         self._stop_timer()
         self._refused_head = bytes(self._head[:MAX_HEAD_BYTES])
         self._head.clear()
-        if self._messages:
-            self._payload = self._messages[-1][1]
         # One that has been taken up already is no longer in _messages; else the first in it is the one to answer.
         taken = self.outstanding > len(self._messages)
         keep = 0 if taken else 1
-        if len(self._messages) > keep:
-            while len(self._messages) > keep:
-                message, _ = self._messages.pop()
-                self._request_count -= 1
-                self._host.dropped(message)
-            self.close()
+        while len(self._messages) > keep:
+            message, _ = self._messages.pop()
+            self._request_count -= 1
+            self._dropped.insert(0, message)
+        if self._messages:
+            self._payload = self._messages[-1][1]
+        if self._dropped or (self._messages and not hasattr(self._messages[-1][0], "raw_headers")):
+            self.close()  # nothing behind a pipelined request or a parser's refusal is read
 
     @override
     async def finish_response(self, request: web.BaseRequest, resp: Any, start_time: float | None) -> tuple[Any, bool]:
         self._answered_count += 1
         self._host.answered(self)
+        self._record_dropped()
         return await super().finish_response(request, resp, start_time)
 
     @override
@@ -165,10 +167,10 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_timer()
         if self._head and not self._force_close:
-            self._host.unparsed(
-                "malformed", "the connection closed before the head was complete", bytes(self._head[:MAX_HEAD_BYTES])
-            )
+            raw = bytes(self._head[:MAX_HEAD_BYTES])
+            self._host.unparsed("malformed", "the connection closed before the head was complete", raw, answered=False)
             self._head.clear()
+        self._record_dropped()
         super().connection_lost(exc)
         self._host.gone(self)
 
@@ -189,6 +191,11 @@ class Connection(RequestHandler):
             if not transport.get_write_buffer_size() or self._loop.time() > end:
                 return
             await asyncio.sleep(0.001)
+
+    def _record_dropped(self) -> None:
+        dropped, self._dropped = self._dropped, []
+        for message in dropped:
+            self._host.dropped(message)
 
     def _head_late(self) -> None:
         self._head_timer = None

@@ -75,6 +75,7 @@ class Serving:
         self._stopping = True
         if self._accepting is not None:
             self._accepting.cancel()
+            await asyncio.sleep(0)
         for connection, task in list(self._open.items()):
             task.cancel()
             connection.abort()
@@ -103,7 +104,9 @@ class Serving:
                 sock.close()
                 continue
             connection = Connection(self, self._server, loop)
-            self._open[connection] = loop.create_task(self._connect(connection, sock))
+            task = loop.create_task(self._connect(connection, sock))
+            self._open[connection] = task
+            await asyncio.sleep(0)  # let it begin: cancelled before its first step it would not close its socket
 
     async def _connect(self, connection: Connection, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -116,9 +119,6 @@ class Serving:
                 ssl_handshake_timeout=deadline,
                 ssl_shutdown_timeout=1.0 if deadline else None,
             )
-        except asyncio.CancelledError:
-            sock.close()
-            raise
         except OSError as error:  # ssl.SSLError and TimeoutError are of this kind
             self._open.pop(connection, None)
             self._gate.connections_failed += 1
