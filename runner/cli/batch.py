@@ -1,0 +1,247 @@
+"""Several runs as one command: everything is loaded and checked first, then run, some at a time, in threads of their own.
+
+Boundary: reads fixtures, scripts and the key; starts threads. Not here: options (run.py), text (story.py), the run (runner/attempt.py).
+Rules: an interrupt ends the runs under way (their sandboxes die, nothing of them is kept) and leaves finished attempts alone. Rows come out in the order of the fixtures.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.errors import InputMissing, KeyMissing, RunnerError, SettingInvalid
+
+if TYPE_CHECKING:
+    from runner.attempt import Job, Machine
+    from runner.cli.story import Story
+    from runner.gate.upstreams import Upstream
+    from runner.plan import Plan, Provider
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asked for."""
+
+    names: tuple[str, ...]
+    folder: Path
+    skills: Path | None
+    provider: str
+    script: Path | None
+    base_url: str | None
+    key_file: Path | None
+    ca_file: Path | None
+    gate_mode: Any
+    launch: Any
+    model: str | None
+    max_usd: str | None
+    timeout_s: int | None
+    repeat: int
+    jobs: int
+    out: Path
+    keep: Path | None
+    environ: Mapping[str, str]
+
+
+def run_batch(request: Request, story: Story) -> int:
+    """Run everything that was asked for and return the exit code: 0 if all was measured, else 2."""
+    from runner.attempt import Cancelled, run_attempt
+
+    jobs = load_jobs(request)
+    machine = open_machine(request.environ)
+    if len(jobs) > 1:
+        _plan_all(jobs, machine)  # a fault in the last fixture is found before the first is paid
+    story.begin(request, len(jobs))
+    cancelled = threading.Event()
+
+    def work(number: int, job: Job) -> dict[str, Any]:
+        try:
+            attempted = run_attempt(job, machine, tell=story.teller(number, job.fixture.id), cancelled=cancelled)
+        except Cancelled:
+            raise
+        except RunnerError as error:
+            return story.failed(job.fixture.id, error)
+        return story.ended(attempted)
+
+    pool = ThreadPoolExecutor(max_workers=request.jobs, thread_name_prefix="hermeval-run")
+    futures: list[Future[dict[str, Any]]] = []
+    try:
+        futures = [pool.submit(work, number, job) for number, job in enumerate(jobs)]
+        wait(futures)
+    except BaseException:
+        cancelled.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+    return story.finish([future.result() for future in futures])
+
+
+def prepare(request: Request) -> list[Plan]:
+    """Return the plans of everything that was asked for; no model call is made and nothing is written but a private directory that is removed (B16)."""
+    return _plan_all(load_jobs(request), open_machine(request.environ))
+
+
+def _plan_all(jobs: list[Job], machine: Machine) -> list[Plan]:
+    from runner.attempt import plan_job
+    from runner.skills import stage
+
+    plans = []
+    for job in jobs:
+        with tempfile.TemporaryDirectory(prefix="hermeval-plan-") as scratch:
+            tree = stage(job.skills, Path(scratch) / "skills", recipes_root=job.recipes, recipes=job.fixture.recipes)
+            plans.append(plan_job(job, tree, machine.toolchain))
+    return plans
+
+
+def open_machine(environ: Mapping[str, str]) -> Machine:
+    """Find what runs need on this machine.
+
+    Raises: SandboxFailure, ToolchainError.
+    """
+    from runner.attempt import Machine, as_runner_error
+    from runner.toolchain import default_cache_root, load_lock, open_agent
+    from sandbox.errors import SandboxError
+    from sandbox.process import find_host
+
+    toolchain = open_agent(load_lock(), default_cache_root(os.geteuid(), environ))
+    try:
+        host = find_host()
+    except SandboxError as error:
+        raise as_runner_error(error) from error
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    return Machine(host, toolchain, Path(runtime) if runtime else None)
+
+
+def load_jobs(request: Request) -> list[Job]:
+    """Load and check every fixture, profile, script and setting.
+
+    Raises: InputError, GateError; nothing was started then.
+    """
+    from runner.attempt import Job
+    from runner.fixture import load_fixture
+    from runner.plan import PlanOptions
+    from runner.profile import validate_fixture
+
+    if request.keep is not None and (request.repeat > 1 or len(request.names) != 1):
+        raise SettingInvalid(
+            "--keep goes with one run of one fixture", where="--keep", hint="name one fixture, without --repeat"
+        )
+    _check_out(request.out)
+    key = read_key(request) if request.provider == "anthropic" else None
+    skills = request.skills or request.folder / "skills"
+    jobs = []
+    for path in fixture_paths(request):
+        fixture = load_fixture(path)
+        validate_fixture(fixture)
+        provider, upstream = _provider(request, fixture.script_name, key)
+        for repeat in range(request.repeat):
+            options = PlanOptions(
+                launch=request.launch,
+                mode=request.gate_mode,
+                model=request.model,
+                repeat=repeat,
+                max_usd=request.max_usd,
+                timeout_s=request.timeout_s,
+            )
+            jobs.append(
+                Job(
+                    fixture,
+                    options,
+                    skills,
+                    request.folder / "recipes",
+                    provider,
+                    upstream,
+                    request.out,
+                    key,
+                    request.keep,
+                )
+            )
+    return jobs
+
+
+def fixture_paths(request: Request) -> list[Path]:
+    """Return the fixtures' files: those named, or every one of the folder."""
+    if not request.names:
+        found = sorted(request.folder.glob("*.json"))
+        if not found:
+            raise InputMissing("there is no fixture", where=str(request.folder), hint="name the folder with --fixtures")
+        return found
+    paths = []
+    for name in request.names:
+        is_path = "/" in name or name.endswith(".json")
+        path = Path(name) if is_path else request.folder / f"{name}.json"
+        if not path.is_file():
+            known = ", ".join(sorted(file.stem for file in request.folder.glob("*.json")))
+            raise InputMissing(f"there is no fixture {name!r}", where=str(path), hint=f"known here: {known or 'none'}")
+        paths.append(path)
+    return paths
+
+
+def read_key(request: Request) -> str:
+    """Return the provider key from ``--key-file`` or ANTHROPIC_API_KEY. Raises: KeyMissing."""
+    if request.key_file is not None:
+        try:
+            key = request.key_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise KeyMissing(f"the key file cannot be read: {error}", where=str(request.key_file)) from error
+    else:
+        key = request.environ.get("ANTHROPIC_API_KEY", "").strip()
+    if not key:
+        raise KeyMissing(
+            "the live provider needs a key",
+            where="--provider anthropic",
+            hint="set ANTHROPIC_API_KEY or give --key-file FILE",
+        )
+    return key
+
+
+def _provider(request: Request, script_name: str, key: str | None) -> tuple[Provider, Callable[[], Upstream]]:
+    from runner.canonical import sha256_hex
+    from runner.plan import Provider
+
+    if request.provider == "anthropic":
+        from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL, AnthropicUpstream
+
+        assert key is not None
+        base_url = request.base_url or DEFAULT_BASE_URL
+        AnthropicUpstream(
+            key, base_url=base_url
+        )  # refuses an address or a key that cannot be used, before anything starts
+        return Provider(kind="anthropic", base_url=base_url), lambda: AnthropicUpstream(
+            key, base_url=base_url, ca_file=request.ca_file
+        )
+    if request.base_url is not None or request.key_file is not None or request.ca_file is not None:
+        raise SettingInvalid(
+            "--base-url, --key-file and --ca-file go with --provider anthropic", where="--provider scripted"
+        )
+    from runner.gate.script import parse_script
+    from runner.gate.upstreams.scripted import ScriptedUpstream
+
+    path = request.script or request.folder / "scripts" / f"{script_name}.json"
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        hint = "write one, or name another with --script; or use --provider anthropic"
+        raise InputMissing(
+            f"the scripted provider's script cannot be read: {error.strerror}", where=str(path), hint=hint
+        ) from error
+    script = parse_script(source, str(path))
+    return Provider(kind="scripted", script=path.stem, script_sha256=sha256_hex(source)), lambda: ScriptedUpstream(
+        script
+    )
+
+
+def _check_out(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingInvalid(
+            f"the attempts' directory cannot be made: {error.strerror}", where=str(out), hint="name another with --out"
+        ) from error
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise SettingInvalid("the attempts' directory is not writable", where=str(out), hint="name another with --out")

@@ -1,0 +1,132 @@
+"""``hermeval run FIXTURE…``: load, plan, run, and keep an attempt of each.
+
+Boundary: touches the environment, the terminal and the named directories. Not here: the run itself (runner/attempt.py), grading (issue 2's rooms).
+Rules: nothing is paid before every named fixture, profile, script and setting was found to be in order. A fault of one fixture's run is that attempt's own error and stops no
+other. Finished attempts stay, whatever ends the command. Exit status 0 measured, 2 anything that could not be measured (B11).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def default_out(environ: dict[str, str]) -> Path:
+    """Return where attempts lie unless ``--out`` says otherwise: below the user's state directory, since a checkout may be read-only."""
+    state = environ.get("XDG_STATE_HOME", "")
+    base = Path(state) if state.startswith("/") else Path(environ.get("HOME") or "/nonexistent") / ".local" / "state"
+    return base / "hermeval" / "attempts"
+
+
+@click.command("run", short_help="Run fixtures.")
+@click.argument("fixtures", nargs=-1, metavar="[FIXTURE]...")
+@click.option(
+    "--fixtures",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=ROOT / "fixtures",
+    metavar="DIR",
+    help="The fixtures' folder, with skills/, recipes/ and scripts/ in it.",
+)
+@click.option(
+    "--skills",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The skills folder; default: skills/ in the fixtures' folder.",
+)
+@click.option(
+    "--provider",
+    type=click.Choice(["scripted", "anthropic"]),
+    default="scripted",
+    show_default=True,
+    help="Who answers: the fixture's script (no key, no network, no cost), or the live provider.",
+)
+@click.option(
+    "--script",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The scripted provider's script; default: the fixture's own.",
+)
+@click.option("--base-url", metavar="URL", help="Address of the live provider; default: Anthropic's.")
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with the provider key; default: ANTHROPIC_API_KEY.",
+)
+@click.option(
+    "--ca-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="PEM file to trust beside the system's, for the live provider.",
+)
+@click.option(
+    "--gate-mode",
+    type=click.Choice(["first-party", "base-url"]),
+    default="first-party",
+    show_default=True,
+    help="How the CLI sees the gate: as the provider's own host, or as a custom base URL.",
+)
+@click.option(
+    "--launch",
+    type=click.Choice(["stock", "lean"]),
+    default="stock",
+    show_default=True,
+    help="Launch setting: what users have, or small and equal requests.",
+)
+@click.option("--model", metavar="NAME", help="Model alias or name; default: the fixture's, else sonnet.")
+@click.option("--max-usd", metavar="USD", help="Spend ceiling of each run, at list prices.")
+@click.option("--timeout", type=click.IntRange(1, 86_400), metavar="S", help="Wall clock of each run in seconds.")
+@click.option(
+    "--repeat", type=click.IntRange(1, 10_000), default=1, show_default=True, metavar="N", help="Runs of each fixture."
+)
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N", help="Runs at one time.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where attempts are written; default: hermeval/attempts in the user's state directory.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Copy workspace and home out after the run, for diagnosis; DIR must be new or empty.",
+)
+@click.option("--prepare-only", is_flag=True, help="Print the plan and its sha256; no model call is made.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")
+def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
+    """Run each FIXTURE (an id, or a path to a file), or all of the folder where none is named."""
+    from runner.cli.batch import Request, prepare, run_batch
+    from runner.cli.story import Story
+
+    environ = dict(os.environ)  # noqa: TID251  commands are where the environment is read
+    request = Request(
+        names=fixtures,
+        folder=options["folder"],
+        skills=options["skills"],
+        provider=options["provider"],
+        script=options["script"],
+        base_url=options["base_url"],
+        key_file=options["key_file"],
+        ca_file=options["ca_file"],
+        gate_mode=options["gate_mode"],
+        launch=options["launch"],
+        model=options["model"],
+        max_usd=options["max_usd"],
+        timeout_s=options["timeout"],
+        repeat=options["repeat"],
+        jobs=options["jobs"],
+        out=options["out"] or default_out(environ),
+        keep=options["keep"],
+        environ=environ,
+    )
+    story = Story(as_json=as_json)
+    if options["prepare_only"]:
+        return story.plans(prepare(request))
+    return run_batch(request, story)
