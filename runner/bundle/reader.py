@@ -75,16 +75,17 @@ def open_attempt(path: Path) -> Attempt:
             raise
         manifest = _verified_manifest(fd, frames)
         places = _places(manifest, frames)
-        for part in manifest.parts:
-            for _ in _part_pieces(fd, part, places[part.name]):
+        for place in places.values():
+            for _ in _part_pieces(fd, place):
                 pass
     return Attempt(path, manifest, places)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a part lies in the file: the offset of its first frame, and its frames."""
+    """A part's record and where it lies in the file: the offset of its first frame, and its frames."""
 
+    part: PartRecord
     offset: int
     frames: tuple[FrameRecord, ...]
 
@@ -120,9 +121,8 @@ class Attempt:
         """
         if name not in self._places:
             raise corrupt_part(name, "the manifest does not name it")
-        record = next(part for part in self.manifest.parts if part.name == name)
         with _opened(self.path) as (fd, _):
-            return b"".join(_part_pieces(fd, record, self._places[name]))
+            return b"".join(_part_pieces(fd, self._places[name]))
 
     def json(self, name: str) -> object:
         """Return the value of a JSON part, read strictly (no duplicate keys, no floats, bounded depth).
@@ -251,15 +251,15 @@ def _places(manifest: Manifest, frames: tuple[FrameRecord, ...]) -> dict[str, _P
     offset, at = frames[0].length, 1
     for part in manifest.parts:
         own = frames[at : at + frame_count(part.bytes)]
-        places[part.name] = _Place(offset, own)
+        places[part.name] = _Place(part, offset, own)
         offset += sum(frame.length for frame in own)
         at += len(own)
     return places
 
 
-def _part_pieces(fd: int, part: PartRecord, place: _Place) -> Iterator[bytes]:
+def _part_pieces(fd: int, place: _Place) -> Iterator[bytes]:
     """Yield a part's bytes frame by frame; only what was checked up to there, and an error at the end where the whole does not hold."""
-    digest, offset = hashlib.sha256(), place.offset
+    part, digest, offset = place.part, hashlib.sha256(), place.offset
     for record, size in zip(place.frames, frame_sizes(part.bytes), strict=True):
         frame = _read(fd, record.length, offset)
         if sha256_hex(frame) != record.sha256:

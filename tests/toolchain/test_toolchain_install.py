@@ -394,3 +394,23 @@ def test_toolchain_verify_without_tools_is_an_error_with_one_json_object(
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "toolchain-missing"
     assert run_command(["toolchain", "verify", "--cache", str(tmp_path)]) == 2
     assert "toolchain-missing" in capsys.readouterr().err
+
+
+def test_toolchain_verify_prints_a_line_a_tool(
+    installed: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line a tree and a tool with its status and hash; exit 0 where all that is installed holds, 2 with both hashes where something does not."""
+    monkeypatch.setattr("runner.toolchain_lock._LOCK", installed.lock_path)
+    monkeypatch.setenv("HERMEVAL_CACHE", str(installed.cache))
+    assert run_command(["toolchain", "verify"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["agent/claude", "held", "1.2.3", installed.lock.system(_SYSTEM).agent.claude.nar_sha256] in rows
+    assert run_command(["toolchain", "verify", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {row["id"]: row["status"] for row in answer["results"]}["agent"] == "held"
+    installed.claude.write_text("#!/bin/sh\necho forged\n")
+    assert run_command(["toolchain", "verify", "--json"]) == 2
+    row = next(row for row in json.loads(capsys.readouterr().out)["results"] if row["id"] == "agent")
+    assert (row["status"], row["actual"]) == ("broken", nar_sha256(installed.tree))
+    assert run_command(["toolchain", "verify"]) == 2
+    assert f"{row['actual']}, the lock says {row['expected']}" in capsys.readouterr().out
