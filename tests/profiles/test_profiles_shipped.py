@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from profiles import artifact, missing_account
 from profiles._types import Check, Diagnostic, Profile
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CASE: dict[str, Any] = {
     "input": {
         "service": "https://ledger.quillfeather.invalid",
@@ -96,6 +99,14 @@ def test_mutated_output_fails_role_preserved() -> None:
     """The negative control of the first seed: with the role replaced, the check of that name is not met."""
     checks = missing_account.check_output(CASE, PASSING[0].replace("auditor", "operator"), {})
     assert "role-preserved" in unmet(checks)
+
+
+def test_shipped_script_meets_its_profile() -> None:
+    """The last answer of the shipped script is one that the shipped fixture's checks accept."""
+    fixture = json.loads((FIXTURES / "missing-account.json").read_bytes())
+    script = json.loads((FIXTURES / "scripts" / "missing-account.json").read_bytes())
+    answer = script["replies"][-1]["reply"]["message"]["content"][-1]["text"]
+    assert unmet(missing_account.check_output(fixture, answer, {})) == []
 
 
 def test_expected_terms_come_from_the_fixture() -> None:
