@@ -67,6 +67,8 @@ def serve(control: _socket.socket) -> None:
     """Serve one sandbox, then wait until the runner is done or dead."""
     if procfs.outer_uid() == 0:
         control.send(b"refused\0this user is uid 0 one level up, and a sandbox of that user does not confine")
+        while box.receive(control)[0]:  # a close before the request is read would lose the answer
+            pass
         return
     setns = None
     if not select.select([control], [], [], 0)[0]:  # the runner is still staging: do the slow import meanwhile
