@@ -29,13 +29,14 @@ def literal_segments(body: str) -> list[str]:
 def body_matches(body: str, text: str) -> bool:
     """Whether ``text`` is ``body`` with each placeholder filled by any text, optionally followed by an ``ARGUMENTS: …`` tail.
 
-    Blanks at either end do not count: the CLI trims the leading ones.
+    Blanks at either end do not count, except beside a placeholder: the CLI trims the leading ones before it fills anything in.
     """
     segments = literal_segments(body)
     if not any(segment.strip() for segment in segments):
         return False
-    text = text.strip()
     head, last = segments[0], segments[-1]
+    text = text.lstrip() if head else text
+    text = text.rstrip() if last else text
     if not text.startswith(head):
         return False
     if len(segments) == 1:

@@ -152,14 +152,12 @@ def _local_command(case: Case) -> Outcome | None:
 # 10: a lost line may be the deciding one.
 def _damaged(case: Case) -> Outcome | None:
     transcript = case.transcript
-    if not transcript.unparsed_after_init:
+    our_cut = transcript.cut and case.ending.ended_by == "grace"  # a line that we cut ourselves, after the result
+    lost = transcript.unparsed_after_init - our_cut
+    if lost <= 0:
         return None
     numbers = ", ".join(map(str, transcript.unparsed_numbers))
-    return _error(
-        "damaged-transcript",
-        f"{transcript.unparsed_after_init} lines after init are no JSON objects (lines {numbers})",
-        "",
-    )
+    return _error("damaged-transcript", f"{lost} lines after init are no JSON objects (lines {numbers})", "")
 
 
 # 11: no init.
