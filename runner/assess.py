@@ -261,9 +261,28 @@ def assess_attempt(attempt: Attempt) -> tuple[Assessment, Any]:
 
 
 def recheck(attempt: Attempt) -> Literal["held", "broken", "unknown"]:
-    """Compare the stored conclusions with those recomputed from the stored evidence: the claim ``evidence``."""
+    """Compare the stored conclusions with those recomputed from the stored evidence: the claim ``evidence``.
+
+    Unknown where the attempt keeps no evidence of its own (another kind of attempt). Raises: BundleCorrupt.
+    """
+    if not attempt.has(EVIDENCE_PART):
+        return "unknown"
     assessment, stored = assess_attempt(attempt)
     return "held" if canonical_json(concluded(assessment)) == canonical_json(stored) else "broken"
+
+
+def stored_row(attempt: Attempt, assessment: Assessment, path: str) -> dict[str, Any]:
+    """Return a saved attempt's row: the very one that ``run`` printed. Raises: BundleCorrupt."""
+    observed, sandbox = attempt.json("observations.json"), attempt.json("sandbox.json")
+    duration_us = observed.get("duration_us", 0) if isinstance(observed, dict) else 0
+    rootfs = sandbox.get("rootfs") if isinstance(sandbox, dict) else None
+    kind = rootfs.get("kind") if isinstance(rootfs, dict) else None
+    return kept_row(attempt.id, path, assessment, duration_us if isinstance(duration_us, int) else 0, str(kind))
+
+
+def kept_row(attempt_id: str, path: str, assessment: Assessment, duration_us: int, rootfs: str) -> dict[str, Any]:
+    """Return the whole row of a kept attempt."""
+    return {"id": attempt_id, "path": path, **assessment.row, "duration_s": duration_us / 1e6, "rootfs": rootfs}
 
 
 def stored_plan(attempt: Attempt) -> Plan:

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from runner.assess import Assessment, GateFacts, RunFacts, SetupFacts, assess
+from runner.assess import Assessment, GateFacts, RunFacts, SetupFacts, assess, kept_row
 from runner.claude.transcript import TranscriptParser
 from runner.envelope import Fixture
 from runner.errors import GateError, RunnerError, SandboxFailure
 from runner.gate.server import Gate, GateRecord
 from runner.gate.upstreams import Upstream
 from runner.kept import Evidence, Kept, save
-from runner.plan import Plan, PlanOptions, Provider, build_plan
+from runner.lint import check_unit, lint
+from runner.plan import Plan, PlanOptions, Provider, build_plan, sandbox_spec
 from runner.skills import SkillTree, stage, unchanged
 from runner.toolchain import AgentToolchain
 from sandbox.errors import SandboxError
@@ -113,10 +114,10 @@ def run_attempt(job: Job, machine: Machine, *, tell: Tell, cancelled: threading.
         tree = stage(job.skills, supervisor.staging / "skills", recipes_root=job.recipes, recipes=job.fixture.recipes)
         files = {file.path: (supervisor.staging / "skills" / file.path).read_bytes() for file in tree.files}
         plan = plan_job(job, tree, machine.toolchain)
-        tell("planned", {"plan": plan})
+        tell("planned", {"plan": plan, "findings": [*lint(tree), *check_unit(tree, job.fixture)]})
         seen = Seen()
         parser = TranscriptParser()
-        spec = sandbox_of(plan, machine)
+        spec = sandbox_spec(plan, rootfs=HOST, system=read_host_rootfs())
         _work(job, plan, spec, machine, supervisor, tree, parser, seen, tell, cancelled)
         if cancelled.is_set():
             raise Cancelled
@@ -152,8 +153,8 @@ def run_attempt(job: Job, machine: Machine, *, tell: Tell, cancelled: threading.
         observations=observations(seen, machine),
     )
     kept = save(evidence, job.out, real_key=job.real_key)
-    duration_s = seen.ended.duration_s if seen.ended is not None else 0.0
-    row = {"id": kept.id, "path": str(kept.path), **assessment.row, "duration_s": duration_s, "rootfs": rootfs["kind"]}
+    duration_us = _us(seen.ended.duration_s) if seen.ended is not None else 0
+    row = kept_row(kept.id, str(kept.path), assessment, duration_us, rootfs["kind"])
     return Attempted(kept, plan, assessment, row)
 
 
@@ -188,21 +189,6 @@ def plan_job(job: Job, tree: SkillTree, toolchain: AgentToolchain) -> Plan:
     """Freeze the plan of a job over a staged tree (step 2)."""
     record: dict[str, JsonValue] = toolchain.as_record()  # type: ignore[assignment]  # a JSON value, told as objects
     return build_plan(fixture=job.fixture, tree=tree, provider=job.provider, toolchain=record, options=job.options)
-
-
-def sandbox_of(plan: Plan, machine: Machine) -> SandboxSpec:
-    """Return the plan's sandbox on this machine: the planned inside view over the host's system (step 3, pure but for reading the host's layout)."""
-    from runner.confine import inside_view
-
-    launch = plan.launch
-    return inside_view(
-        argv=launch.argv,
-        env=launch.env,
-        home_files={path: text.encode() for path, text in launch.home_files.items()},
-        gate=plan.gate,
-        rootfs=HOST,
-        system=read_host_rootfs(),
-    )
 
 
 def rootfs_record() -> dict[str, Any]:
@@ -379,8 +365,8 @@ def _conclude(ended: Ended, plan: Plan, seen: Seen) -> None:
 def _collect(job: Job, running: Running, ended: Ended, seen: Seen) -> None:
     """Read the workspace, only now that pid 1 of the sandbox is dead, and copy it out where that was asked for."""
     from sandbox.collect import collect, export
-    from sandbox.walk import Caps
     from sandbox.view import HOME, WORKSPACE
+    from sandbox.walk import Caps
 
     if not ended.dead:
         seen.run = seen.run.model_copy(update={"workspace_unread": True})

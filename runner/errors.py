@@ -29,12 +29,14 @@ class RunnerError(Exception):
             self.code = code
 
     def diagnostics(self) -> str:
-        """Return the error as a person reads it: code, what, where, what to do. One paragraph, no trailing newline."""
-        lines = [f"error[{self.code}]: {self.message}"]
+        """Return the error as a person reads it: code, what, where, what to do. One paragraph, no trailing newline, foreign text escaped."""
+        from runner.text import visible
+
+        lines = [f"error[{visible(self.code)}]: {visible(self.message)}"]
         if self.where:
-            lines.append(f"  where: {self.where}")
+            lines.append(f"  where: {visible(self.where)}")
         if self.hint:
-            lines.append(f"  do:    {self.hint}")
+            lines.append(f"  do:    {visible(self.hint)}")
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, str]:

@@ -12,9 +12,12 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from runner.errors import RunnerError
 
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run fixtures: the real CLI on the real skill, in a sandbox, through the gate."),
@@ -59,25 +62,25 @@ def hermeval() -> None:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; known errors, usage errors, interrupts and bugs all come out as 2."""
+    """Run one command line and return its exit code; known errors, usage errors, interrupts and bugs all come out as 2.
+
+    With ``--json`` such an end is one JSON object on stdout too, with ``error`` in it.
+    """
     from runner.errors import RunnerError
 
     try:
         result = hermeval.main(args=list(arguments), prog_name="hermeval", standalone_mode=False)
     except click.exceptions.Exit as stop:
         return 0 if stop.exit_code == 0 else 2
-    except click.Abort:
-        click.echo("hermeval: interrupted", err=True)
-        return 2
-    except click.ClickException as usage:
-        usage.show(file=sys.stderr)
-        return 2
     except RunnerError as error:
         click.echo(error.diagnostics(), err=True)
-        return 2
-    except KeyboardInterrupt:
-        click.echo("hermeval: interrupted", err=True)
-        return 2
+        return _failed(arguments, error)
+    except click.ClickException as usage:
+        usage.show(file=sys.stderr)
+        return _failed(arguments, RunnerError(usage.format_message(), code="usage", hint="see --help"))
+    except (KeyboardInterrupt, click.Abort) as stop:
+        click.echo("hermeval: interrupted; nothing of what was under way is kept, finished attempts are", err=True)
+        return _failed(arguments, RunnerError(f"interrupted{f' by {stop}' if str(stop) else ''}", code="interrupted"))
     except BrokenPipeError:
         # The reader went away: nothing more can be said, and the interpreter's own flush at exit must not say it either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -86,12 +89,27 @@ def run_command(arguments: Sequence[str]) -> int:
         import traceback
 
         traceback.print_exc()
-        click.echo(
-            f"error[internal]: {type(bug).__name__}: {bug}\n  do:    this is a defect of hermeval; report it with the lines above",
-            err=True,
-        )
-        return 2
+        hint = "this is a defect of hermeval; report it with the lines above"
+        defect = RunnerError(f"{type(bug).__name__}: {bug}", hint=hint)
+        click.echo(defect.diagnostics(), err=True)
+        return _failed(arguments, defect)
     return result if isinstance(result, int) else 0
+
+
+def _failed(arguments: Sequence[str], error: RunnerError) -> int:
+    """Print the JSON object of a command that did not come to its own, where one was asked for; return 2."""
+    if "--json" in arguments:
+        from runner.cli.answer import print_error
+
+        verb = next((word for word in arguments if word in VERBS), "")
+        empty = {
+            "verdict": "error",
+            "summary": {"passed": 0, "measured": 0, "started": 0},
+            "attempts": [],
+            "results": [],
+        }
+        print_error(verb, error, empty)
+    return 2
 
 
 def _interrupt(signum: int, _frame: object) -> None:

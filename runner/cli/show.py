@@ -24,15 +24,40 @@ _TIMEOUT_STATUS = 124
 
 
 @click.command("show")
-@click.option("--transcript", required=True, metavar="FILE", help="A saved stream-json transcript to judge.")
+@click.argument("attempt", required=False, metavar="[ATTEMPT]")
+@click.option("--transcript", metavar="FILE", help="A saved stream-json transcript to judge.")
 @click.option("--skill", metavar="NAME", help="The skill, or <skill>/references/<file>.md, that must have run.")
-@click.option("--wire", metavar="FILE", help="The recorded requests as JSON lines: the second witness.")
+@click.option("--wire", metavar="FILE", help="The recorded requests, as JSON lines or an attempt: the second witness.")
 @click.option("--exit-status", type=int, metavar="N", help="The CLI's exit status; -N for signal N.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")
-def command(transcript: str, skill: str | None, wire: str | None, exit_status: int | None, as_json: bool) -> int:
-    """Judge the transcript in FILE as a run would be judged."""
+def command(
+    attempt: str | None,
+    transcript: str | None,
+    skill: str | None,
+    wire: str | None,
+    exit_status: int | None,
+    as_json: bool,
+) -> int:
+    """Show ATTEMPT as its own evidence tells it, or judge the transcript in FILE as a run would be judged."""
+    if (attempt is None) == (transcript is None):
+        raise click.UsageError("name either an ATTEMPT or a --transcript FILE")
+    if attempt is not None:
+        if skill is not None or wire is not None or exit_status is not None:
+            raise click.UsageError("--skill, --wire and --exit-status go with --transcript: an attempt holds its own")
+        return print_rows("show", [attempt_file_row(Path(attempt))], as_json=as_json)
+    assert transcript is not None
     row = judge_transcript(Path(transcript), skill, None if wire is None else Path(wire), exit_status, _warn)
     return print_rows("show", [row], as_json=as_json)
+
+
+def attempt_file_row(path: Path) -> dict[str, Any]:
+    """Return the row of a saved attempt, recomputed from its parts. Raises: InputMissing, BundleError."""
+    from runner.assess import assess_attempt, stored_row
+    from runner.bundle.reader import open_attempt
+
+    attempt = open_attempt(path)
+    assessment, _ = assess_attempt(attempt)
+    return stored_row(attempt, assessment, str(path))
 
 
 def judge_transcript(
@@ -120,12 +145,17 @@ def _feed(path: Path, feed: Callable[[bytes], None]) -> None:
 
 
 def _exchanges(path: Path) -> Any:
+    from runner.bundle.format import ZSTD_MAGIC
     from runner.claude.wirefile import read_wire_file
 
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         raise _missing(path, error) from error
+    if data.startswith(ZSTD_MAGIC):
+        from runner.bundle.reader import open_attempt
+
+        return open_attempt(path).exchanges()
     return read_wire_file(data, str(path))
 
 

@@ -52,7 +52,13 @@ class Story:
         place = f"[{number + 1}/{self._count}] " if self._count > 1 else ""
 
         def tell(step: str, facts: Mapping[str, Any]) -> None:
-            if step == "started":
+            if step == "planned":
+                for finding in dict.fromkeys(
+                    f"{place}{fixture}: warning[{found.code}]: {found.path}: {found.message}"
+                    for found in facts["findings"]
+                ):
+                    self._block([finding])
+            elif step == "started":
                 self._progress(f"{place}{fixture}: the CLI runs (sandbox up in {facts['setup_s'] * 1e3:.0f} ms)")
             elif step == "first-event":
                 self._progress(f"{place}{fixture}: first event after {time.monotonic() - started:.1f} s")

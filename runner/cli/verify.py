@@ -11,12 +11,20 @@ from pathlib import Path
 import click
 
 from runner.bundle.claims import Claim, Recheck, Status, Verification, verify_attempt
+from runner.bundle.reader import Attempt
 from runner.cli.answer import print_answer
 from runner.errors import RunnerError
 from runner.text import visible
 
-RECHECK: Recheck | None = None
-"""Recomputes an attempt's outcome from its stored parts; None leaves the claim ``evidence`` unknown."""
+
+def _recheck(attempt: Attempt) -> Status:
+    from runner.assess import recheck
+
+    return recheck(attempt)
+
+
+RECHECK: Recheck = _recheck
+"""Recomputes an attempt's outcome from its stored parts."""
 
 
 @click.command("verify", short_help="Check what an attempt claims, one line a claim.")

@@ -137,7 +137,7 @@ def test_verify_json_names_every_file(
     tmp_path: Path, content: Callable[..., AttemptContent], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The JSON object has a result for each file, a missing one included; its text goes to stderr."""
-    parts = {name: data for name, data in content().parts.items() if name != "toolchain.json"}
+    parts = {name: data for name, data in content().parts.items() if name not in ("toolchain.json", "evidence.json")}
     path = write_attempt(tmp_path, content(parts=parts))
     missing = tmp_path / "none\x1b[2J.attempt"
     assert run_command(["verify", "--json", str(path), str(missing)]) == 2

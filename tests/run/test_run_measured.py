@@ -1,0 +1,143 @@
+"""A run of the shipped fixtures, end to end, with the real CLI (issue 1, acceptance 1; A1–A7, B16, C1, C2)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from runner.bundle.reader import open_attempt
+from runner.toolchain import current_system, default_cache_root, load_lock
+from tests.run.conftest import ROOT, Place, replies, text, tool
+
+
+def test_the_shipped_fixture_runs_and_its_attempt_holds(place: Place) -> None:
+    """missing-account is measured, its skill ran by both witnesses, and every checkable claim of its attempt holds."""
+    answer = place.hermeval("run", "missing-account", "--json", "--out", str(place.out))
+    assert answer.code == 0, answer.stderr
+    row = answer.row
+    assert row["outcome"]["kind"] == "measured"
+    assert (row["skill_state"], row["witnesses"]) == ("ran", {"transcript": True, "wire": True})
+    assert row["verdict"] is None
+    assert answer.object["summary"] == {"passed": 0, "measured": 1, "started": 1}
+    verified = place.hermeval("verify", "--json", row["path"])
+    assert verified.code == 0, verified.stderr
+    (result,) = verified.object["results"]
+    assert result["id"] == row["id"]
+    claims = ("intact", "format", "plan", "toolchain", "evidence")
+    assert {name: result["claims"][name] for name in claims} == dict.fromkeys(claims, "held")
+
+
+@pytest.mark.nix
+def test_the_recorded_hashes_are_those_of_the_trees_on_disk(place: Place) -> None:
+    """The NAR hashes in the row are what the real nix-hash says of the installed packages (C2)."""
+    toolchain = place.hermeval("run", "missing-account", "--json", "--out", str(place.out)).row["toolchain"]
+    lock = load_lock()
+    system = current_system()
+    tree = lock.tree_directory("agent", system, default_cache_root(os.geteuid(), os.environ)) / "node_modules"
+    for name, tool_lock in lock.system(system).agent.tools().items():
+        told = subprocess.run(
+            ["nix-hash", "--type", "sha256", str(tree / tool_lock.package)], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        assert toolchain[name]["nar_sha256"] == "sha256-" + base64.b64encode(bytes.fromhex(told)).decode()
+        assert toolchain[name]["version"] == tool_lock.version
+
+
+@pytest.mark.parametrize(
+    ("gate_mode", "launch"), [("first-party", "lean"), ("base-url", "stock"), ("base-url", "lean")]
+)
+def test_every_fixture_runs_in_every_mode(place: Place, gate_mode: str, launch: str) -> None:
+    """Without a fixture's name the whole folder runs, in both gate modes and launch settings, and the attempt says which."""
+    answer = place.hermeval(
+        "run", "--json", "--out", str(place.out), "--jobs", "2", "--gate-mode", gate_mode, "--launch", launch
+    )
+    assert answer.code == 0, answer.stderr
+    rows = answer.object["attempts"]
+    assert [row["fixture"] for row in rows] == sorted(path.stem for path in (ROOT / "fixtures").glob("*.json"))
+    for row in rows:
+        assert (row["skill_state"], row["gate_mode"], row["launch"]) == ("ran", gate_mode, launch)
+        assert row["witnesses"] == {"transcript": True, "wire": True}
+
+
+def test_the_attempt_holds_what_went_over_the_wire(place: Place) -> None:
+    """Exchanges, transcript, output, workspace and a description of the sandbox are parts of the attempt; the workspace's file is in it."""
+    place.case(
+        "made-file",
+        replies(
+            tool("Skill", "toolu_1", skill="workflow"),
+            tool("Write", "toolu_2", file_path="/workspace/note.txt", content="kept\n"),
+            text(),
+        ),
+    )
+    row = place.run("made-file").row
+    assert row["outcome"]["kind"] == "measured", row["outcome"]
+    attempt = open_attempt(Path(row["path"]))
+    sent = [exchange for exchange in attempt.exchanges() if exchange.kind == "inference"]
+    assert len(sent) == 3
+    assert all(exchange.response is not None and exchange.response.ending == "complete" for exchange in sent)
+    assert {exchange.kind for exchange in attempt.exchanges()} == {"inference", "start-up"}
+    assert b'"isReplay":true' in attempt.part("transcript.jsonl")
+    assert attempt.part("output.txt").decode() == row["output"]
+    (entry,) = json.loads(attempt.part("workspace.json"))["entries"]
+    assert attempt.part(entry["part"]) == b"kept\n"
+    sandbox = json.loads(attempt.part("sandbox.json"))
+    assert sandbox["rootfs"]["kind"] == "host"
+    assert sandbox["rootfs"]["pinned"] is False
+    assert attempt.manifest.summary["gate_mode"] == "first-party"
+
+
+def test_two_runs_send_the_same_bytes(place: Place) -> None:
+    """Request bodies and plans of two runs of one fixture are byte-identical (facts: Same bytes)."""
+    first, second = (
+        open_attempt(Path(place.hermeval("run", "missing-account", "--json", "--out", str(place.out)).row["path"]))
+        for _ in range(2)
+    )
+    assert first.id != second.id
+    assert first.part("plan.json") == second.part("plan.json")
+    bodies = [
+        [exchange.request.body for exchange in attempt.exchanges() if exchange.kind == "inference"]
+        for attempt in (first, second)
+    ]
+    assert bodies[0] == bodies[1]
+    assert len(bodies[0]) == 2
+
+
+def test_prepare_only_prints_the_plan_and_calls_nobody(place: Place) -> None:
+    """--prepare-only gives the plan with its sha256, the same as a run's, and leaves no attempt (B16)."""
+    prepared = place.hermeval("run", "missing-account", "--json", "--prepare-only", "--out", str(place.out))
+    assert prepared.code == 0, prepared.stderr
+    (plan,) = prepared.object["plans"]
+    assert list(place.out.iterdir()) == []
+    assert (
+        place.hermeval("run", "missing-account", "--json", "--out", str(place.out)).row["plan_sha256"]
+        == plan["plan_sha256"]
+    )
+
+
+def test_show_gives_the_row_that_run_gave(place: Place) -> None:
+    """``show ATTEMPT`` recomputes the run's row from the file alone."""
+    row = place.hermeval("run", "missing-account", "--json", "--out", str(place.out)).row
+    shown = place.hermeval("show", "--json", row["path"])
+    assert shown.code == 0, shown.stderr
+    assert shown.row == row
+
+
+def test_keep_copies_workspace_and_home_out(place: Place, tmp_path: Path) -> None:
+    """--keep DIR leaves the workspace and the home for diagnosis, and refuses a directory that holds something (A13)."""
+    place.case(
+        "kept",
+        replies(
+            tool("Skill", "toolu_1", skill="workflow"),
+            tool("Write", "toolu_2", file_path="/workspace/note.txt", content="kept\n"),
+            text(),
+        ),
+    )
+    assert place.run("kept", "--keep", str(tmp_path / "kept")).code == 0
+    assert (tmp_path / "kept" / "workspace" / "note.txt").read_text() == "kept\n"
+    assert (tmp_path / "kept" / "home" / ".claude.json").is_file()
+    again = place.run("kept", "--keep", str(tmp_path / "kept"))
+    assert again.code == 2
