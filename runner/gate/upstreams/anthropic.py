@@ -14,13 +14,16 @@ relay holds, decodes and searches them before it passes them on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from runner.errors import GateError, KeyMissing, SettingInvalid
 from runner.gate.exchange import Headers
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+CLOSE_STEPS = 100
+"""Steps of 5 ms in which connections may end before they are left to the process's end."""
 
 FORWARDED_HEADERS = frozenset({"accept", "content-type", "user-agent", "anthropic-version", "anthropic-beta", "x-app"})
 FORWARDED_PREFIXES = ("x-stainless-", "x-claude-", "anthropic-dangerous-")
@@ -73,6 +78,7 @@ class AnthropicUpstream:
         self._ca_file = ca_file
         self._timeouts = timeouts or Timeouts()
         self._session: aiohttp.ClientSession | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def open(self) -> None:
         """Make the client.
@@ -90,7 +96,7 @@ class AnthropicUpstream:
                     f"the trust file cannot be used: {error}", where=str(self._ca_file), code="ca-file"
                 ) from error
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=context, keepalive_timeout=30),
+            connector=aiohttp.TCPConnector(limit=0, ssl=context, keepalive_timeout=30, socket_factory=self._socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(
                 total=None, connect=None, sock_connect=self._timeouts.connect_s, sock_read=None
@@ -101,10 +107,25 @@ class AnthropicUpstream:
         )
 
     async def close(self) -> None:
-        """Close the client and its connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Close the client and its connections, also those that are still saying goodbye after a failure."""
+        if self._session is None:
+            return
+        await self._session.close()
+        self._session = None
+        for _ in range(CLOSE_STEPS):
+            left = [sock for sock in self._sockets if sock.fileno() >= 0]
+            if not left:
+                return
+            for sock in left:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+            await asyncio.sleep(0.005)
+
+    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
+        """Make a connection's socket, and keep track of it."""
+        sock = socket.socket(*address[:3])
+        self._sockets.add(sock)
+        return sock
 
     @asynccontextmanager
     async def answer(self, request: UpstreamRequest) -> AsyncIterator[UpstreamAnswer]:
