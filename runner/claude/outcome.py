@@ -96,10 +96,11 @@ def _no_result(case: Case) -> Outcome | None:
         what += f"; the CLI was ended by {signal} (exit status {status})"
     budget = f"USD {case.budget_usd}" if case.budget_usd else "not known here"
     tail = transcript.tail[-_TAIL_SHOWN:].decode(errors="replace")
+    causes = f"usual causes: the CLI's output format changed, or its budget ran out in mid-turn (ceiling: {budget})"
     return _error(
         "no-result",
-        f"{what}. End of stdout: {shown(tail)}",
-        f"usual causes: the CLI's output format changed (nothing parses), or its budget ran out in mid-turn (ceiling: {budget})",
+        f"{what}; {causes}. End of stdout: {shown(tail)}",
+        "events_seen and last_event_type tell the causes apart: nothing parsed at all, or a stop in mid-turn",
     )
 
 

@@ -83,8 +83,8 @@ def test_rule_5_no_result_names_both_causes_and_the_end_of_stdout(say: Any) -> N
         True,
         True,
     )
-    assert "format" in nothing.hint
-    assert "USD 2" in nothing.hint
+    assert "format" in nothing.message
+    assert "USD 2" in nothing.message
     stopped = classify(Case(transcript=say.parse(say.init(), say.call("t1", "Bash", {}))))
     assert (stopped.code, "assistant" in stopped.message) == ("no-result", True)
     assert _code(say.parse()) == "no-result"
