@@ -32,6 +32,7 @@ def body_matches(body: str, text: str) -> bool:
     Blanks at either end do not count, except beside a placeholder: the CLI trims the leading ones before it fills anything in.
     """
     segments = literal_segments(body)
+    text = text.removeprefix("\ufeff")  # the CLI keeps it where there is no front matter
     if not any(segment.strip() for segment in segments):
         return False
     head, last = segments[0], segments[-1]

@@ -17,6 +17,7 @@ from runner.claude.body import body_matches, lines_cover, literal_segments, stri
         ("# cf\nDo it.\n", "# cf\nDo it.\n", True),
         ("\n\n# cf\nDo it.\n", "# cf\nDo it.\n", True),
         ("\ufeff# cf\nDo it.\n", "# cf\nDo it.", True),
+        ("\ufeff# cf\nDo it.\n", "\ufeff# cf\nDo it.\n\n\nARGUMENTS: go", True),
         ("# cf\nDo it.\n", "# cf\nDo it.\n\n\nARGUMENTS: write a plan", True),
         ("# cf\nDo it.\n", "# cf\nDo it.\n\nARGUMENTS: a\n\nARGUMENTS: b", True),
         ("# cf\r\nDo it.\r\n", "# cf\r\nDo it.\r\n\n\nARGUMENTS: x", True),
