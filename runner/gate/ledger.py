@@ -9,7 +9,8 @@ not depend on timing.
 Worst case of a request: prompt = one token for every ``BYTES_PER_TOKEN`` bytes of the body plus ``HIDDEN_PROMPT_TOKENS``, at the dearest
 input-side rate; output = ``max_tokens``, at the output rate. Plain text runs at 3 to 4 bytes a token, so the prompt's part is an over-estimate
 for all but contrived bodies; it is an estimate all the same. Base64 media are counted by their bytes, far above what they cost.
-The Claude CLI asks for 128,000 output tokens by default: at the opus price that alone is 2.56 USD, above the default ceiling.
+The Claude CLI asks for 128,000 output tokens by default: at the opus price that alone is 2.56 USD, above the default ceiling; at the sonnet
+price 1.28 USD, so that under the default ceiling parallel requests wait for one another. A higher ceiling or a smaller ``max_tokens`` helps.
 """
 
 from __future__ import annotations

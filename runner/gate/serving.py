@@ -189,9 +189,7 @@ class Serving:
         body = await self._body(request, head, decision.length)
         if isinstance(body, Refuse):
             return await self._refuse(request, self._request(head, b""), body)
-        if self._key and (
-            self._key in body or any(self._key in f"{k}\n{v}".encode("latin-1") for k, v in head.headers)
-        ):
+        if self._holds_key(head, body):
             decision = refuse("key-inside", "the request holds the real key, which has no business inside")
         else:
             decision = decide_body(head, body, self._settings)
@@ -349,13 +347,19 @@ class Serving:
 
     def _request(self, head: RequestHead, body: bytes) -> Request:
         """Return the recorded form of a request, without the real key should it be in there."""
-        if not self._key:
+        if not self._holds_key(head, body):
             return Request(method=head.method, target=head.target, headers=head.headers, body=body)
         scrub = self._scrubber()
         headers = tuple((scrub.text(name), scrub.text(value)) for name, value in head.headers)
         return Request(
             method=scrub.text(head.method), target=scrub.text(head.target), headers=headers, body=scrub.whole(body)
         )
+
+    def _holds_key(self, head: RequestHead, body: bytes) -> bool:
+        if not self._key:
+            return False
+        parts = (head.method, head.target, *(part for pair in head.headers for part in pair))
+        return self._key in body or self._key in "\n".join(parts).encode("latin-1")
 
     def _scrubber(self) -> Scrubber:
         return Scrubber(self._key, self._placeholder)
