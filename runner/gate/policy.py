@@ -18,9 +18,9 @@ Refusal codes, in the order of the checks:
     path, query        not in the table
     content-type, content-length, body-too-large
 
-Made elsewhere: malformed, head-too-large, head-timeout, body-timeout, body-incomplete, pipelined, too-many-refusals, key-inside (serving.py);
+Made elsewhere: malformed, head-too-large, head-timeout, body-timeout, body-incomplete, pipelined, key-inside (serving.py);
 over-requests, over-tokens, over-usd, over-record, price-unknown (ledger.py, serving.py); unscripted (upstreams/scripted.py); response-too-large,
-key-in-response, upstream-encoding (serving.py: an answer that was stopped).
+key-in-response, upstream-encoding (relay.py: an answer that was stopped).
 """
 
 from __future__ import annotations
