@@ -2,24 +2,39 @@
 
 Boundary: prints on stdout. Not here: people's text (each command's own).
 Rules: exactly one object on stdout, ``schema_version`` and ``command`` first, ``exit_code`` always; the contract (DESIGN "Commands") only ever grows. The bytes are ASCII,
-so that foreign text, lone surrogates included, can neither raise on the way out nor act on a terminal.
+so that foreign text, lone surrogates included, can neither raise on the way out nor act on a terminal. Once it has begun nothing else is printed: whoever gets no
+whole object gets exit status 2.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 
-import click
-
+from runner.cli.interrupt import INTERRUPTS
 from runner.errors import RunnerError
 
 
+class AnswerLost(Exception):
+    """The object could not be written whole: the reader is gone, the disk is full, stdout is closed, or a signal came."""
+
+
 def print_answer(command: str, exit_code: int, fields: Mapping[str, object]) -> int:
-    """Print the object and return ``exit_code``, for a command to return."""
-    click.echo(
-        json.dumps({"schema_version": 1, "command": command, "exit_code": exit_code, **fields}, ensure_ascii=True)
-    )
+    """Print the object and return ``exit_code``, for a command to return.
+
+    Raises: AnswerLost.
+    """
+    text = json.dumps({"schema_version": 1, "command": command, "exit_code": exit_code, **fields}, ensure_ascii=True)
+    if sys.stdout is None:
+        raise AnswerLost("stdout is closed")
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BaseException as error:
+        raise AnswerLost from error
+    finally:
+        INTERRUPTS.hush()  # the last word is said
     return exit_code
 
 

@@ -1,13 +1,13 @@
 """Several runs as one command: everything is loaded and checked first, then run, some at a time, in threads of their own.
 
 Boundary: reads fixtures, scripts and the key; starts threads. Not here: options (run.py), text (story.py), the run (runner/attempt.py).
-Rules: an interrupt ends the runs under way (their sandboxes die, nothing of them is kept) and leaves finished attempts alone. Rows come out in the order of the fixtures.
+Rules: an interrupt ends the runs under way (their sandboxes die, nothing of them is kept) and leaves finished attempts alone; their rows are told still. A fault of one run,
+a bug too, is that run's row and stops no other. Rows come out in the order of the fixtures. No scratch directory is made but a supervised one: SIGKILL leaves nothing.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runner.cli.interrupt import INTERRUPTS, Interrupted
 from runner.errors import InputMissing, KeyMissing, RunnerError, SettingInvalid
 
 if TYPE_CHECKING:
@@ -60,25 +61,34 @@ def run_batch(request: Request, story: Story) -> int:
     cancelled = threading.Event()
 
     def work(number: int, job: Job) -> dict[str, Any]:
+        if cancelled.is_set():
+            raise Cancelled
         try:
             attempted = run_attempt(job, machine, tell=story.teller(number, job.fixture.id), cancelled=cancelled)
         except Cancelled:
             raise
         except RunnerError as error:
             return story.failed(job.fixture.id, error)
+        except Exception as bug:  # noqa: BLE001  one run's bug stops no other
+            return story.failed(job.fixture.id, _defect(bug))
         return story.ended(attempted)
 
-    pool = ThreadPoolExecutor(max_workers=request.jobs, thread_name_prefix="hermeval-run")
     futures: list[Future[dict[str, Any]]] = []
     try:
-        futures = [pool.submit(work, number, job) for number, job in enumerate(jobs)]
-        wait(futures)
-    except BaseException:
-        cancelled.set()
-        pool.shutdown(wait=True, cancel_futures=True)
-        raise
-    pool.shutdown()
+        with INTERRUPTS.deferred(cancelled.set), ThreadPoolExecutor(request.jobs, "hermeval-run") as pool:
+            futures = [pool.submit(work, number, job) for number, job in enumerate(jobs)]
+            wait(futures)
+    except Interrupted as stop:
+        return story.interrupted([future.result() for future in futures if future.exception() is None], str(stop))
     return story.finish([future.result() for future in futures])
+
+
+def _defect(bug: Exception) -> RunnerError:
+    import traceback
+
+    place = traceback.format_exception(bug)[-3:]
+    hint = "this is a defect of hermeval; report it"
+    return RunnerError(f"{type(bug).__name__}: {bug}", where=" ".join("".join(place).split())[:600], hint=hint)
 
 
 def prepare(request: Request) -> list[Plan]:
@@ -87,13 +97,20 @@ def prepare(request: Request) -> list[Plan]:
 
 
 def _plan_all(jobs: list[Job], machine: Machine) -> list[Plan]:
-    from runner.attempt import plan_job
+    from runner.attempt import as_runner_error, plan_job
     from runner.skills import stage
+    from sandbox.errors import SandboxError
+    from sandbox.process import supervise
 
+    try:
+        supervisor = supervise(machine.host, runtime_dir=machine.runtime_dir)
+    except SandboxError as error:
+        raise as_runner_error(error) from error
     plans = []
-    for job in jobs:
-        with tempfile.TemporaryDirectory(prefix="hermeval-plan-") as scratch:
-            tree = stage(job.skills, Path(scratch) / "skills", recipes_root=job.recipes, recipes=job.fixture.recipes)
+    with supervisor:
+        for number, job in enumerate(jobs):
+            scratch = supervisor.staging / str(number)
+            tree = stage(job.skills, scratch, recipes_root=job.recipes, recipes=job.fixture.recipes)
             plans.append(plan_job(job, tree, machine.toolchain))
     return plans
 

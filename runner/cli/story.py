@@ -7,6 +7,7 @@ story is printed whole, under a lock.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -33,7 +34,7 @@ class Story:
         self._as_json = as_json
         self._lock = threading.Lock()
         self._count = 0
-        self._live = sys.stderr.isatty()
+        self._live = sys.stderr is not None and sys.stderr.isatty()
 
     def begin(self, request: Request, count: int) -> None:
         """Say who answers and where attempts go."""
@@ -91,9 +92,21 @@ class Story:
 
     def finish(self, rows: list[dict[str, Any]]) -> int:
         """Print the summary and, with ``--json``, the object; return the exit code."""
+        return self._finish(rows, {})
+
+    def interrupted(self, rows: list[dict[str, Any]], signal: str) -> int:
+        """As ``finish``, over the runs that were finished before the signal; the exit code is 2."""
+        from runner.errors import RunnerError
+
+        what = f"interrupted by {signal}; nothing of what was under way is kept"
+        error = RunnerError(what, hint="finished attempts are kept", code="interrupted")
+        self._block([error.diagnostics()])
+        return self._finish(rows, {"verdict": "error", "exit_code": 2, "error": error.as_json()})
+
+    def _finish(self, rows: list[dict[str, Any]], changes: Mapping[str, Any]) -> int:
         from runner.claude.row import envelope
 
-        answer = envelope("run", rows)
+        answer = {**envelope("run", rows), **changes}
         summary = answer["summary"]
         self._say(f"passed {summary['passed']} / measured {summary['measured']} / started {summary['started']}")
         if self._as_json:
@@ -122,19 +135,25 @@ class Story:
     def _progress(self, line: str) -> None:
         if self._live:
             with self._lock:
-                click.echo(f"\r\x1b[K{visible(line)}", err=True, nl=False)
+                _tell(f"\r\x1b[K{visible(line)}", nl=False)
         elif self._count > 1:
             self._say(line)
 
     def _block(self, lines: list[str]) -> None:
         with self._lock:
             if self._live:
-                click.echo("\r\x1b[K", err=True, nl=False)
-            click.echo("\n".join(visible(line, newlines=True) for line in lines), err=True)
+                _tell("\r\x1b[K", nl=False)
+            _tell("\n".join(visible(line, newlines=True) for line in lines))
 
     def _say(self, line: str) -> None:
         with self._lock:
-            click.echo(visible(line), err=True)
+            _tell(visible(line))
+
+
+def _tell(text: str, *, nl: bool = True) -> None:
+    """Print for people; that nobody reads it any more ends no run."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(text, err=True, nl=nl)
 
 
 def _outcome(row: Mapping[str, Any]) -> str:

@@ -1,0 +1,71 @@
+"""What a signal does to a command: SIGINT, SIGTERM and SIGHUP end it in good order and in exit status 2 (B11).
+
+Boundary: touches the process's signal handlers. Not here: what is cleaned up (each room's own), the last word on stdout (``__init__``).
+Rules:
+- A signal unwinds the main thread by ``Interrupted``; while runs are under way it only tells them (``deferred``), so that nothing is torn at a random place.
+- It is no KeyboardInterrupt: one that is raised in a module's ``exec`` (a dataclass being made) and caught later still makes CPython end itself by SIGINT.
+- The first signal decides; once it is being dealt with, and once the answer is out, further ones change nothing. Clean-up is bounded, and SIGKILL leaves nothing behind either.
+- A signal that the caller had ignored (nohup, a shell's background job) stays ignored.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(BaseException):
+    """The command was told to end; the argument is the signal's name."""
+
+
+class Interrupts:
+    """The signals of one process."""
+
+    def __init__(self) -> None:
+        self._first: str | None = None
+        self._told: Callable[[], None] | None = None
+        self._quiet = False
+        self._taken: list[signal.Signals] = []
+
+    def install(self) -> None:
+        """Take the signals over, but for ignored ones. In the main thread, before anything slow is imported."""
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._take)
+                self._taken.append(number)
+
+    def hush(self) -> None:
+        """From now on signals change nothing, not even while the interpreter ends, which would give them back to the system."""
+        self._quiet = True
+        while self._taken:
+            signal.signal(self._taken.pop(), signal.SIG_IGN)
+
+    @contextmanager
+    def deferred(self, tell: Callable[[], None]) -> Iterator[None]:
+        """While in here a signal calls ``tell`` (in the main thread, perhaps more than once) and unwinds nothing.
+
+        Raises: Interrupted, on the way out, if there was one.
+        """
+        self._told = tell
+        try:
+            yield
+        finally:
+            self._told = None
+            if self._first is not None:
+                raise Interrupted(self._first)
+
+    def _take(self, number: int, _frame: object) -> None:
+        if self._quiet:
+            return
+        if self._first is None:
+            self._first = signal.Signals(number).name
+        if self._told is None:
+            raise Interrupted(self._first)
+        self._told()
+
+
+INTERRUPTS = Interrupts()
+"""This process's."""
