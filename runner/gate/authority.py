@@ -39,7 +39,7 @@ def make_authority(host: str = PROVIDER_HOST) -> Authority:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hermeval authority of one run")])
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Authority of one run")])
     ca_id = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
     only_host = x509.NameConstraints(permitted_subtrees=[x509.DNSName(host)], excluded_subtrees=None)
     ca = (
@@ -76,7 +76,7 @@ def server_context(authority: Authority) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    handle = os.memfd_create("hermeval-leaf", os.MFD_CLOEXEC)
+    handle = os.memfd_create("leaf", os.MFD_CLOEXEC)
     try:
         with os.fdopen(handle, "wb", closefd=False) as file:
             file.write(authority.cert_pem + authority.key_pem)

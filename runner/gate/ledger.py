@@ -7,10 +7,11 @@ more is sent once the ceiling is reached. A request that would fit but for other
 not depend on timing.
 
 Worst case of a request: prompt = one token for every ``BYTES_PER_TOKEN`` bytes of the body plus ``HIDDEN_PROMPT_TOKENS``, at the dearest
-input-side rate; output = ``max_tokens``, at the output rate. Plain text runs at 3 to 4 bytes a token, so the prompt's part is an over-estimate
+input-side rate; output = ``max_tokens``, at most ``output_reserve_tokens``, at the output rate. Plain text runs at 3 to 4 bytes a token, so the prompt's part is an over-estimate
 for all but contrived bodies; it is an estimate all the same. Base64 media are counted by their bytes, far above what they cost.
-The Claude CLI asks for 128,000 output tokens by default: at the opus price that alone is 2.56 USD, above the default ceiling; at the sonnet
-price 1.28 USD, so that under the default ceiling parallel requests wait for one another. A higher ceiling or a smaller ``max_tokens`` helps.
+The Claude CLI asks for 128,000 output tokens by default and hardly ever gets them: at the opus price that alone is 2.56 USD, above the default
+ceiling. So at most ``output_reserve_tokens`` of a request's ``max_tokens`` are held back. An answer that is longer is booked in full, so that an attempt
+can pass its ceilings by at most what its last answers under way have beyond their reserve, and nothing is sent after that.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ class Ledger:
                 code="price-unknown",
                 message=f"model {ask.model!r} has no price in the table of {self.prices.date}, and a ceiling of {ceilings.usd} USD is in force",
             )
-        tokens = ask.prompt_tokens + ask.max_tokens
-        pico = _worst(price, ask)
+        output = min(ask.max_tokens, ceilings.output_reserve_tokens)
+        tokens = ask.prompt_tokens + output
+        pico = _worst(price, ask, output)
         if self.spent.total + tokens > ceilings.tokens:
             return _over(
                 "over-tokens",
@@ -150,11 +152,11 @@ def billed(
     return Usage(known.input, output, known.cache_write_5m, known.cache_write_1h, known.cache_read)
 
 
-def _worst(price: ModelPrice | None, ask: Ask) -> int:
+def _worst(price: ModelPrice | None, ask: Ask, output: int) -> int:
     if price is None or ask.endpoint == "count_tokens":
         return 0
     rates = price.for_prompt(ask.prompt_tokens)
-    return rates.worst(ask.prompt_tokens, ask.max_tokens)
+    return rates.worst(ask.prompt_tokens, output)
 
 
 def _over(code: str, message: str) -> Refusal:

@@ -136,7 +136,7 @@ class Refuse:
         """The refusal as the provider would word an error."""
         return error_body(
             _ERROR_TYPES.get(self.status, "permission_error"),
-            f"hermeval gate: {self.refusal.code}: {self.refusal.message}",
+            f"gate: {self.refusal.code}: {self.refusal.message}",
         )
 
 

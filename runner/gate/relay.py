@@ -82,7 +82,7 @@ class Relay:
 
     async def send_error(self, status: int, message: str, *, retryable: bool) -> None:
         """Send an error of the gate's own."""
-        body = error_body("api_error", f"hermeval gate: {message}")
+        body = error_body("api_error", f"gate: {message}")
         headers: Headers = (
             ("content-type", "application/json"),
             ("request-id", self._request_id()),
@@ -152,7 +152,7 @@ class Relay:
         return (*kept, ("transfer-encoding", "chunked"))
 
     def _request_id(self) -> str:
-        return f"req_hermeval_{self._draft.seq:04d}"
+        return f"req_gate_{self._draft.seq:04d}"
 
     async def _head(self, status: int, headers: Headers) -> None:
         await self._write(render_head(status, headers))

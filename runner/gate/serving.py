@@ -37,7 +37,7 @@ HANDSHAKE_DEADLINE_S = 10.0
 ENDING_CODES = frozenset({"price-unknown", "unscripted", "replay-miss"})
 """Refusals that can end a run without being about a ceiling."""
 
-_NOT_FOUND = error_body("not_found_error", "hermeval gate: not served here")
+_NOT_FOUND = error_body("not_found_error", "gate: not served here")
 
 
 class Serving:
@@ -161,7 +161,7 @@ class Serving:
     def broken(self, error: BaseException | None) -> bytes:
         """Note a fault of the gate's own."""
         self._gate.note(f"handler failed: {error!r}")
-        body = error_body("api_error", "hermeval gate: internal fault")
+        body = error_body("api_error", "gate: internal fault")
         return render_head(500, refusal_headers(body)) + body
 
     def gone(self, connection: Connection) -> None:

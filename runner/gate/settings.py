@@ -32,6 +32,8 @@ class Ceilings(Value):
     """Requests at the upstream at one time; a further one is held until a place is free."""
     tokens: int = Field(default=2_000_000, ge=0)
     """Tokens of all kinds together: input, output, cache writes and reads."""
+    output_reserve_tokens: int = Field(default=16_000, ge=1)
+    """Output tokens held back for a request under way, at most its ``max_tokens``: the CLI asks for 128,000 by default (ledger.py says what follows)."""
     body_bytes: int = Field(default=32 * 1024 * 1024, ge=1)
     """Largest request body (32 MB is the provider's own limit)."""
     response_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
@@ -57,7 +59,7 @@ class GateSettings(Value):
     models: tuple[str, ...] = ()
     """Models that may be asked for, as they stand in the request; empty for any."""
     placeholder_key: str = Field(
-        default="sk-ant-placeholder-of-hermeval-this-is-no-key", min_length=8, pattern=r"^[!-~]+$"
+        default="sk-ant-api03-placeholder-placeholder-placeholder", min_length=8, pattern=r"^[!-~]+$"
     )
     """The key that the CLI is given, and what a real key in a response is replaced by."""
     base_url_port: int = Field(default=8080, ge=1, le=65535)

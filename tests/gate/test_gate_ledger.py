@@ -123,13 +123,24 @@ def test_what_only_has_to_wait_is_busy_and_not_refused() -> None:
         assert isinstance(ledger.reserve(ask()), Reservation)
 
 
-def test_the_default_output_of_the_cli_passes_the_default_ceiling_for_opus_only() -> None:
-    """128,000 output tokens are 2.56 USD at the opus price: said in the message with its numbers."""
-    assert isinstance(Ledger(Ceilings(), PRICES).reserve(ask(128_000, 50_000)), Reservation)
-    refused = Ledger(Ceilings(), PRICES).reserve(ask(128_000, 50_000, "claude-opus-5-5"))
+def test_the_default_output_of_the_cli_fits_the_default_ceiling() -> None:
+    """Of the CLI's 128,000 output tokens only the reserve is held back, so that opus can be asked; a higher reserve refuses it, with the numbers."""
+    for model in ("claude-sonnet-5-5", "claude-opus-5-5"):
+        assert isinstance(Ledger(Ceilings(), PRICES).reserve(ask(128_000, 50_000, model)), Reservation)
+    strict = Ceilings(output_reserve_tokens=128_000)
+    refused = Ledger(strict, PRICES).reserve(ask(128_000, 50_000, "claude-opus-5-5"))
     assert isinstance(refused, Refusal)
     assert "max_tokens 128000" in refused.message
-    assert "ceiling of 2 USD" in refused.message
+
+
+def test_an_answer_beyond_its_reserve_is_booked_whole_and_ends_the_spending() -> None:
+    """What an answer has beyond its reserve may pass the ceiling once; after that nothing is sent."""
+    ledger = Ledger(Ceilings(usd="0.5"), PRICES)
+    held = ledger.reserve(ask(128_000, 1000))
+    assert isinstance(held, Reservation)
+    ledger.settle(held, Usage(output=100_000))
+    assert ledger.pico == 10**12
+    assert isinstance(ledger.reserve(ask(1, 10)), Refusal)
 
 
 def test_a_reservation_is_settled_once() -> None:

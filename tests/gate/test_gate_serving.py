@@ -102,7 +102,7 @@ def test_an_exchange_is_recorded_raw_with_its_chunks_and_lane(rig: Callable[...,
     assert answer.body == exchange.response.body
     assert dict(exchange.response.headers) == {
         "content-type": "application/json",
-        "request-id": "req_hermeval_0001",
+        "request-id": "req_gate_0001",
         "transfer-encoding": "chunked",
     }
     assert 0 < exchange.arrived_us <= exchange.first_byte_us <= exchange.ended_us
@@ -217,7 +217,7 @@ def test_cost_and_tokens_are_booked_from_the_answers(rig: Callable[..., Any], as
 def test_a_model_without_a_price_is_refused_before_it_is_sent(rig: Callable[..., Any], ask: Callable[..., Any]) -> None:
     """Not a budget's refusal, but one that can end the run."""
     one = rig()
-    assert one.post({**ask(), "model": "claude-new"}).error["message"].startswith("hermeval gate: price-unknown: ")
+    assert one.post({**ask(), "model": "claude-new"}).error["message"].startswith("gate: price-unknown: ")
     assert one.upstream.asked == []
     assert [stop.code for stop in one.stops] == ["price-unknown"]
     assert one.close().cost_estimate_usd == "0"
