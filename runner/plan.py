@@ -1,6 +1,6 @@
 """The plan: everything that decides one worker run, frozen before anything is started (DESIGN, step 2).
 
-Boundary: pure. Not here: the prompt's text (prompt.py), the start of the CLI (runner/claude/launch.py), the inside view (confine.py).
+Boundary: pure. Not here: a judge's plan (runner/grade/judge_plan.py), the prompt's text (prompt.py), the start of the CLI (runner/claude/launch.py), the inside view (confine.py).
 Rules: two machines with the same fixture, skill tree, options and toolchain have the same plan, byte for byte: no path of a host, no time, no environment,
 no random number is in it, and neither is the root file system, which may drift (DESIGN "Bit for bit"). Nothing of ``rubric`` and ``expect`` is in it but
 through the fixture's sha256 (B3). A new field that changes a run belongs here; one that does not, does not.
@@ -101,20 +101,14 @@ class RunLimits(Value):
     stderr_bytes: int = 4 << 20
 
 
-class Plan(Value):
-    """One worker run, decided."""
+class RunPlan(Value):
+    """What every plan has, a worker's or a judge's: all that steps 3 to 7 need."""
 
     schema_version: Annotated[int, Field(ge=1)] = SCHEMA_VERSION
     fixture: FixtureId
-    repeat: Annotated[int, Field(ge=0)]
-    """Zero-based index among repeats of the same fixture."""
     session_id: str
-    invocation: Invocation
-    prompt: str
     model: str
     """The alias or name that the CLI is given (B16)."""
-    unit: PlannedUnit
-    skills: PlannedSkills
     launch: PlannedLaunch
     sandbox: dict[str, JsonValue]
     """The inside view as ``SandboxSpec`` in JSON, without the machine's own read-only system (confine.py)."""
@@ -138,6 +132,17 @@ class Plan(Value):
     def sha256(self) -> str:
         """Hex sha256 of the canonical JSON (``plan_sha256``)."""
         return sha256_hex(self.canonical())
+
+
+class Plan(RunPlan):
+    """One worker run, decided."""
+
+    repeat: Annotated[int, Field(ge=0)]
+    """Zero-based index among repeats of the same fixture."""
+    invocation: Invocation
+    prompt: str
+    unit: PlannedUnit
+    skills: PlannedSkills
 
 
 @dataclass(frozen=True)
@@ -187,13 +192,7 @@ def build_plan(
         model=model,
         unit=_unit(fixture, unit),
         skills=PlannedSkills(digest=tree.digest, names=tree.names, recipes=tuple(sorted(tree.recipes))),
-        launch=PlannedLaunch(
-            setting=chosen.launch,
-            argv=launch.argv,
-            env=dict(launch.env),
-            stdin=launch.stdin.decode("ascii"),
-            home_files={path: content.decode("utf-8") for path, content in launch.home_files.items()},
-        ),
+        launch=planned_launch(launch, chosen.launch),
         sandbox=inside_view(argv=launch.argv, env=launch.env, home_files=launch.home_files, gate=gate).model_dump(
             mode="json"
         ),
@@ -205,7 +204,18 @@ def build_plan(
     )
 
 
-def sandbox_spec(plan: Plan, *, rootfs: str, system: Sequence[Mount], seccomp: bytes | None = None) -> SandboxSpec:
+def planned_launch(launch: Launch, setting: LaunchSetting) -> PlannedLaunch:
+    """Return the start of the CLI as it stands in a plan."""
+    return PlannedLaunch(
+        setting=setting,
+        argv=launch.argv,
+        env=dict(launch.env),
+        stdin=launch.stdin.decode("ascii"),
+        home_files={path: content.decode("utf-8") for path, content in launch.home_files.items()},
+    )
+
+
+def sandbox_spec(plan: RunPlan, *, rootfs: str, system: Sequence[Mount], seccomp: bytes | None = None) -> SandboxSpec:
     """Return the sandbox of a plan on this machine.
 
     ``rootfs`` and ``system`` are the read-only system: its name and its mounts (sandbox/rootfs.py, or a pinned closure). The sources ``@claude``, ``@skills``
