@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Callable
 
-    from sandbox import listener, procfs
+    from sandbox import kernel, listener, procfs
 else:
     import _signal
     import posix as os
 
+    import kernel
     import listener
     import procfs
 
@@ -139,7 +140,7 @@ class Box:
             if time.monotonic() > self.started + SETUP_S:
                 raise OSError(f"the sandbox did not come up in {SETUP_S:.0f} s")
             if port and not helper:
-                helper, channel = self.fork_helper(port, setns or listener.load_setns())
+                helper, channel = self.fork_helper(port, setns or kernel.load_setns())
             if channel is not None and select.select([channel], [], [], 0)[0]:
                 _, why, sockets = receive(channel)
                 os.waitpid(helper, 0)

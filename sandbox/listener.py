@@ -15,31 +15,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
+
+    from sandbox import kernel
 else:
     import posix as os
+
+    sys.path.append(__file__.rpartition("/")[0])
+    import kernel
 
 NS_GET_USERNS = 0xB701
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 BACKLOG = 512
 LOOPBACK_S = 5.0
-
-
-def load_setns() -> "Callable[[int, int], None]":
-    """Return ``setns(fd, kind)``: the standard library's from 3.12 on, the C library's before."""
-    ready: Callable[[int, int], None] | None = getattr(os, "setns", None)
-    if ready is not None:
-        return ready
-    import _ctypes  # what ctypes is made of, at a fifth of its import time, which lies on every run's path
-
-    process = _ctypes.dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]  # None is this process, as for dlopen(3)
-    function = _ctypes.dlsym(process, "setns")
-
-    def setns(descriptor: int, kind: int) -> None:
-        if _ctypes.call_function(function, (descriptor, kind)):
-            raise OSError("setns was refused")
-
-    return setns
 
 
 def inject(pid: int, port: int, channel: _socket.socket, setns: "Callable[[int, int], None]") -> None:
@@ -67,4 +55,4 @@ def inject(pid: int, port: int, channel: _socket.socket, setns: "Callable[[int, 
 
 
 if __name__ == "__main__":
-    inject(int(sys.argv[1]), int(sys.argv[2]), _socket.socket(fileno=int(sys.argv[3])), load_setns())
+    inject(int(sys.argv[1]), int(sys.argv[2]), _socket.socket(fileno=int(sys.argv[3])), kernel.load_setns())

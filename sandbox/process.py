@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from sandbox.errors import SandboxUnavailable
 from sandbox.identity import Identity, read_identity
@@ -148,8 +148,9 @@ class Supervisor:
         self._control.close()
         process = self._process
         if process is not None:
-            sweep(process)
-            process.wait()
+            if process.returncode is None:
+                sweep(process)
+                process.wait()
             self._process = None
         if self._errors >= 0:
             os.close(self._errors)
@@ -170,6 +171,36 @@ class Supervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How a program that was tried outside any sandbox ended."""
+
+    status: int
+    out: str
+    err: bytes
+
+
+def try_program(host: Host, argv: Sequence[str], *, timeout_s: float = 20.0) -> Tried:
+    """Run a program under the run uid with an empty environment, for checks of this host (doctor.py). A timeout or a missing program has status 127."""
+    account = host.identity.run_as
+    drop: dict[str, Any] = {} if account is None else {"user": account.uid, "group": account.gid, "extra_groups": ()}
+    try:
+        done = subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={},
+            cwd="/",
+            timeout=timeout_s,
+            check=False,
+            start_new_session=True,
+            **drop,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Tried(127, "", str(error).encode())
+    return Tried(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr)
 
 
 def sweep(process: subprocess.Popen[bytes]) -> None:

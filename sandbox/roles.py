@@ -9,21 +9,22 @@ Rules:
 
 import _socket
 import select
-import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     import signal as _signal
 
-    from sandbox import box, listener, procfs
+    from sandbox import box, kernel, procfs
 else:
     import _signal
     import posix as os
 
     import box
-    import listener
+    import kernel
     import procfs
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def main(argv: list[str]) -> None:
@@ -70,9 +71,10 @@ def serve(control: _socket.socket) -> None:
         while box.receive(control)[0]:  # a close before the request is read would lose the answer
             pass
         return
+    kernel.leave_session_keyring()
     setns = None
     if not select.select([control], [], [], 0)[0]:  # the runner is still staging: do the slow import meanwhile
-        setns = listener.load_setns()
+        setns = kernel.load_setns()
     verb, _, descriptors = box.receive(control)
     if verb != b"start":
         return
@@ -99,21 +101,24 @@ def read_request(descriptor: int) -> "box.Request":
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory tree of ours, following nothing; ``-`` or a missing one is fine."""
+    """Remove a directory tree of ours, by descriptors, following nothing; ``-`` or a missing one is fine."""
+    if path == "-":
+        return
     try:
-        if path == "-" or not stat.S_ISDIR(os.lstat(path).st_mode):
-            return
+        top = os.open(path, FOLDER)
     except FileNotFoundError:
         return
-    pending, directories = [path], []
-    while pending:
-        directory = pending.pop()
-        directories.append(directory)
-        os.chmod(directory, 0o700)
-        for entry in list(os.scandir(directory)):
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(entry.path)
-            else:
-                os.unlink(entry.path)
-    for directory in reversed(directories):
-        os.rmdir(directory)
+    empty(top)
+    os.rmdir(path)
+
+
+def empty(folder: int) -> None:
+    """Remove what is in an open directory, and close it."""
+    os.fchmod(folder, 0o700)
+    for name in os.listdir(folder):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except IsADirectoryError:
+            empty(os.open(name, FOLDER, dir_fd=folder))
+            os.rmdir(name, dir_fd=folder)
+    os.close(folder)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -66,7 +66,7 @@ def start(
     spec: SandboxSpec,
     *,
     on_stdout: Callable[[bytes], None],
-    stdin: bytes = b"",
+    stdin: bytes | Iterable[bytes] = b"",
     stdout_cap: int = 64 << 20,
     stderr_cap: int = 1 << 20,
     wall_clock_s: float = 600.0,
@@ -74,7 +74,7 @@ def start(
 ) -> Running:
     """Bring the sandbox up and hold its program.
 
-    ``on_stdout`` is called from a thread of its own, with at most ``stdout_cap`` bytes in all; more ends the run (``output-limit``). The wall clock counts from the release.
+    ``stdin`` is the whole of it, or an iterable of pieces that ends by itself. ``on_stdout`` is called from a thread of its own, with at most ``stdout_cap`` bytes in all; more ends the run (``output-limit``). The wall clock counts from the release.
     ``sources`` gives each ``@name`` of the description its path.
     Raises: SpecInvalid; SandboxUnavailable (this host cannot); SandboxSetupFailed (this sandbox did not come up). The supervisor is closed then.
     """

@@ -10,31 +10,36 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 _CHUNK = 1 << 18
 _PIPE = 1 << 16
 
 
 class Feed:
-    """stdin: a pipe that holds the given bytes and then ends."""
+    """stdin: a pipe that holds the given bytes and then ends, or pieces as an iterable gives them, written by a thread of its own.
 
-    def __init__(self, content: bytes) -> None:
+    An iterable is only asked for more while somebody reads; it must end by itself when the sandbox is closed, since nothing wakes it up.
+    """
+
+    def __init__(self, content: bytes | Iterable[bytes]) -> None:
         self.theirs: int
         self.theirs, ours = os.pipe()
         self._thread: threading.Thread | None = None
-        if len(content) <= _PIPE:
+        if isinstance(content, bytes) and len(content) <= _PIPE:
             os.write(ours, content)
             os.close(ours)
         else:
-            self._thread = threading.Thread(target=self._run, args=(ours, content), name="sandbox-stdin", daemon=True)
+            pieces = (content,) if isinstance(content, bytes) else content
+            self._thread = threading.Thread(target=self._run, args=(ours, pieces), name="sandbox-stdin", daemon=True)
             self._thread.start()
 
-    def _run(self, ours: int, content: bytes) -> None:
-        view = memoryview(content)
+    def _run(self, ours: int, pieces: Iterable[bytes]) -> None:
         try:
-            while view:
-                view = view[os.write(ours, view[:_CHUNK]) :]
+            for piece in pieces:
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(ours, view[:_CHUNK]) :]
         except BrokenPipeError:  # the program ended, or closed its stdin
             return
         finally:

@@ -173,7 +173,12 @@ def test_kill_is_heard_from_any_thread_and_the_first_reason_stays(host: Host, ma
     with start(Supervisor(host, None), make_spec("sleep 60"), on_stdout=lambda _: None) as running:
         running.release()
         assert running.wait(0.05) is None
-        thread = threading.Thread(target=lambda: [running.kill(reason) for reason in ("first", "second")])
+
+        def kill_twice() -> None:
+            running.kill("first")
+            running.kill("second")
+
+        thread = threading.Thread(target=kill_twice)
         thread.start()
         ended = running.wait(20)
         thread.join()

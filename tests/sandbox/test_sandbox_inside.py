@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox.spec import RoBind, SandboxSpec
-from sandbox.staging import make_staging
 
 if TYPE_CHECKING:
     from sandbox.process import Supervisor
@@ -24,7 +23,7 @@ def test_user_host_name_and_places_are_the_fixed_ones(run: Run) -> None:
     assert seen.ended.exit_status == 0
 
 
-def test_environment_is_what_the_description_says(run: Run, monkeypatch: object) -> None:
+def test_environment_is_what_the_description_says(run: Run) -> None:
     """Nothing of the runner's environment comes in, neither in the program's nor in pid 1's."""
     os.environ["HERMEVAL_TEST_CANARY"] = "canary-value"
     try:
@@ -190,7 +189,18 @@ def test_stdin_larger_than_a_pipe_is_fed_and_closed(run: Run) -> None:
     assert run("exit 7", stdin=content).ended.exit_status == 7
 
 
-def test_a_replaced_spec_has_a_description(make_spec: MakeSpec) -> None:
+def test_a_system_call_filter_is_loaded_where_one_is_given(run: Run) -> None:
+    """The filter's bytes reach the kernel; without any the program runs unfiltered. One that forbids everything stops the start, and that is told."""
+    allow = bytes.fromhex("060000000000ff7f")
+    kill = bytes.fromhex("0600000000000080")
+    script = "grep -E '^(Seccomp|NoNewPrivs):' /proc/self/status"
+    assert run(script, view={"seccomp": allow}).out.split() == ["NoNewPrivs:", "1", "Seccomp:", "2"]
+    assert run(script).out.split() == ["NoNewPrivs:", "1", "Seccomp:", "0"]
+    forbidden = run(script, view={"seccomp": kill}).ended
+    assert forbidden.exit_status not in (0, None) or forbidden.setup_error
+
+
+def test_a_description_tells_all_but_contents(make_spec: MakeSpec) -> None:
     """The description tells every mount, the network and the limits, and neither contents nor values."""
     spec: SandboxSpec = make_spec(home_files={".claude.json": b"secret-content"}, port=443)
     words = spec.describe()
@@ -211,4 +221,3 @@ def test_staging_is_private(supervisor: Supervisor) -> None:
     """No other user can enter a run's directory."""
     mode = supervisor.staging.stat().st_mode
     assert mode & 0o007 == 0
-    assert callable(make_staging)

@@ -49,6 +49,11 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = LEFT_AFTER_S) -
     return condition()
 
 
+def is_all_gone(token: str, staging: Path) -> bool:
+    """Whether no process and no directory of a run is there any more, or will be in time."""
+    return wait_until(lambda: not processes_with(token, staging.name) and not staging.exists())
+
+
 def start_stand_in(token: str, runtime_dir: Path, *options: str) -> subprocess.Popen[str]:
     """Start a runner that can be killed."""
     argv = [sys.executable, str(Path(__file__).with_name("runner_stand_in.py")), token, str(runtime_dir), *options]
@@ -74,10 +79,7 @@ def test_nothing_is_left_after_the_runner_is_killed_at_any_moment(tmp_path: Path
             process.kill()
             assert process.stdout is not None
             released += "released" in process.stdout.read()
-        assert wait_until(lambda token=token, staging=staging: not processes_with(token, staging.name)), processes_with(
-            token, staging.name
-        )  # type: ignore[misc]
-        assert wait_until(lambda staging=staging: not staging.exists())  # type: ignore[misc]
+        assert is_all_gone(token, staging), (processes_with(token, staging.name), staging)
     assert released > 0, "the control: some of the kills hit a running sandbox"
 
 
@@ -94,8 +96,7 @@ def test_the_supervisor_ignores_signals_meant_for_the_runner(tmp_path: Path, opt
         time.sleep(0.2)
         assert processes_with(token)
         process.kill()
-    assert wait_until(lambda: not processes_with(token, staging.name))
-    assert wait_until(lambda: not staging.exists())
+    assert is_all_gone(token, staging)
 
 
 @pytest.mark.parametrize("released", [False, True])
@@ -111,10 +112,9 @@ def test_a_killed_supervisor_takes_the_sandbox_with_it(host: Host, make_spec: Ma
             running.release()
             assert wait_until(lambda: len(processes_with(token)) >= 2)
         assert supervisor.pid is not None
-        os.killpg(supervisor.pid, signal.SIGSTOP)  # the whole group, so that only SIGKILL can be seen to work
-        os.kill(supervisor.pid, signal.SIGKILL)
-        for child in Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split():
-            os.kill(int(child), signal.SIGKILL)
+        children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+        for pid in (supervisor.pid, *(int(child) for child in children)):  # a root caller's is a pair
+            os.kill(pid, signal.SIGKILL)
         ended = running.wait(30)
         assert ended is not None
         assert (ended.reason, ended.exit_status, ended.dead) == ("supervisor-gone", None, False)
