@@ -8,7 +8,7 @@ must be kept in the bundle, or ``verify`` cannot hold the run to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from runner.canonical import canonical_json, parse_canonical
@@ -21,7 +21,7 @@ from runner.claude.transcript import TranscriptParser
 from runner.claude.wire import wire_evidence
 from runner.errors import BundleCorrupt
 from runner.gate.exchange import Exchange, Refusal, Value
-from runner.plan import Plan
+from runner.plan import Plan, RunPlan
 from runner.skill_text import parse_skill_text
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Assessment:
     outcome: Outcome
     row: dict[str, Any]
     """The attempt's row of the JSON contract, without id and path."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """What else was concluded (a judge's judgement), in the canonical subset."""
 
     @property
     def answer(self) -> str | None:
@@ -93,7 +95,7 @@ class Assessment:
 
 def assess(
     *,
-    plan: Plan,
+    plan: RunPlan,
     unit_texts: Mapping[str, str],
     transcript: Transcript,
     exchanges: tuple[Exchange, ...],
@@ -101,17 +103,12 @@ def assess(
     gate: GateFacts,
     toolchain: Mapping[str, Any],
 ) -> Assessment:
-    """Judge a run by A2–A9.
+    """Judge a run by A2–A9. A judge's run has no unit under test, so that no skill is required of it.
 
     ``unit_texts`` holds the staged text of the unit under test: ``body`` as the CLI sends it and, for a reference unit, ``reference``; absent where nothing is staged.
     """
-    requirement = Requirement(
-        names=plan.unit.names,
-        reference=plan.unit.reference,
-        directory=plan.unit.base_dir,
-        body=unit_texts.get("body"),
-        reference_body=unit_texts.get("reference"),
-    )
+    requirement = _requirement(plan, unit_texts) if isinstance(plan, Plan) else None
+    wire = None if requirement is None else wire_evidence(exchanges, requirement)
     refusal, others = ending_refusal(exchanges, transcript)
     tampered = [f"{path}: changed in the staged skill tree during the run" for path in run.skill_tree_changed]
     tampered += tamper_findings(
@@ -129,7 +126,7 @@ def assess(
             other_refusals=others,
             limit=run.limit,
         ),
-        skill=judge_skill(transcript, requirement, wire_evidence(exchanges, requirement)),
+        skill=judge_skill(transcript, requirement, wire),
         tampered=tuple(tampered),
         pinned_model=plan.model if plan.model.startswith("claude-") else None,
         budget_usd=plan.gate.ceilings.usd,
@@ -139,6 +136,16 @@ def assess(
     if row["cost_usd"] is None and gate.requests:
         row["cost_usd"] = float(gate.cost_estimate_usd)  # the gate knows the sum where no result tells it (case W09)
     return Assessment(case, outcome, row)
+
+
+def _requirement(plan: Plan, unit_texts: Mapping[str, str]) -> Requirement:
+    return Requirement(
+        names=plan.unit.names,
+        reference=plan.unit.reference,
+        directory=plan.unit.base_dir,
+        body=unit_texts.get("body"),
+        reference_body=unit_texts.get("reference"),
+    )
 
 
 def ending_refusal(exchanges: Iterable[Exchange], transcript: Transcript) -> tuple[Refusal | None, int]:
@@ -162,17 +169,18 @@ def ending_refusal(exchanges: Iterable[Exchange], transcript: Transcript) -> tup
 
 
 def _run_row(
-    plan: Plan, exchanges: Iterable[Exchange], gate: GateFacts, toolchain: Mapping[str, Any]
+    plan: RunPlan, exchanges: Iterable[Exchange], gate: GateFacts, toolchain: Mapping[str, Any]
 ) -> dict[str, Any]:
     agent = toolchain.get("agent", {})
+    worker = plan if isinstance(plan, Plan) else None
     return {
-        "skill": plan.unit.skill,
-        "invocation": plan.invocation,
+        **plan.told(),
+        "invocation": None if worker is None else worker.invocation,
         "launch": plan.launch.setting,
         "gate_mode": gate.mode,
         "provider": gate.upstream,
         "determinism": plan.determinism,
-        "repeat": plan.repeat,
+        "repeat": None if worker is None else worker.repeat,
         "plan_sha256": plan.sha256,
         "model": {"asked": plan.model, "wire": list(wire_models(exchanges))},
         "requests": {"sent": gate.requests, "refused": gate.refused, "unscripted": gate.unscripted},
@@ -225,6 +233,7 @@ def concluded(assessment: Assessment) -> dict[str, Any]:
         "answer_sha256": None if answer is None else sha256_hex(answer.encode("utf-8", "surrogatepass")),
         "events_seen": case.transcript.events_seen,
         "unparsed_lines": case.transcript.unparsed_lines,
+        **assessment.further,
     }
 
 
@@ -246,11 +255,16 @@ def assess_attempt(attempt: Attempt) -> tuple[Assessment, Any]:
     Raises: BundleCorrupt for a part that is missing or is not what its name says.
     """
     plan = stored_plan(attempt)
+    return assess_parts(attempt, plan, _stored_texts(attempt, plan))
+
+
+def assess_parts(attempt: Attempt, plan: RunPlan, unit_texts: Mapping[str, str]) -> tuple[Assessment, Any]:
+    """Judge a saved attempt, a worker's or a judge's, by its plan. Returns the assessment and the stored ``concluded``. Raises: BundleCorrupt."""
     run, gate, stored = _stored_evidence(attempt)
     toolchain = attempt.json("toolchain.json")
     assessment = assess(
         plan=plan,
-        unit_texts=_stored_texts(attempt, plan),
+        unit_texts=unit_texts,
         transcript=parse_transcript(attempt.part("transcript.jsonl")),
         exchanges=attempt.exchanges(),
         run=run,

@@ -17,7 +17,7 @@ from runner.bundle.writer import AttemptContent, write_attempt
 from runner.canonical import canonical_json
 from runner.errors import BundleError
 from runner.gate.exchange import Exchange
-from runner.plan import Plan
+from runner.plan import RunPlan
 from runner.skills import SkillTree, manifest
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Evidence:
     """Everything of one run that is kept."""
 
-    plan: Plan
+    plan: RunPlan
     fixture_source: bytes
     tree: SkillTree
     skill_files: Mapping[str, bytes]
@@ -107,7 +107,7 @@ def summary(evidence: Evidence) -> dict[str, Any]:
     cost = row["cost_usd"]
     return {
         "outcome": {"kind": row["outcome"]["kind"], "code": row["outcome"]["code"]},
-        "skill": plan.unit.skill,
+        **plan.told(),
         "skill_state": row["skill_state"],
         "witnesses": row["witnesses"],
         "cost_usd": None if cost is None else f"{cost:.6f}",

@@ -133,6 +133,10 @@ class RunPlan(Value):
         """Hex sha256 of the canonical JSON (``plan_sha256``)."""
         return sha256_hex(self.canonical())
 
+    def told(self) -> dict[str, JsonValue]:
+        """Return what an attempt's row and its manifest tell of the plan beside what every run has; a judge's says more."""
+        return {"skill": None}
+
 
 class Plan(RunPlan):
     """One worker run, decided."""
@@ -143,6 +147,10 @@ class Plan(RunPlan):
     prompt: str
     unit: PlannedUnit
     skills: PlannedSkills
+
+    def told(self) -> dict[str, JsonValue]:
+        """Return the unit under test, as the fixture names it."""
+        return {"skill": self.unit.skill}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,293 @@
+"""The conduct of one planned run, a worker's or a judge's: steps 3 to 5 of the walk (DESIGN "The walk of the data").
+
+Boundary: touches what the run touches, through sandbox/ and runner/gate. Not here: planning it, judging and keeping what it has shown (attempt.py, runner/grade/judge.py).
+Rules: whatever fails in a named step is noted in ``Seen.run``, never raised (A8); everything is torn down on the way out. Nothing is paid before ``release``. It knows of a
+run only what every plan has (``RunPlan``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from runner.assess import RunFacts, SetupFacts
+from runner.claude.transcript import TranscriptParser
+from runner.errors import GateError, RunnerError, SandboxFailure
+from runner.gate.server import Gate, GateRecord
+from runner.gate.upstreams import Upstream
+from runner.plan import RunPlan, sandbox_spec
+from runner.skills import SkillTree, unchanged
+from runner.toolchain import AgentToolchain
+from sandbox.errors import SandboxError
+from sandbox.process import Host, Supervisor, supervise
+from sandbox.rootfs import HOST, read_host_rootfs
+from sandbox.running import Ended, Running, start
+
+if TYPE_CHECKING:
+    from runner.claude.facts import Transcript
+    from runner.gate.authority import Authority
+    from runner.gate.exchange import Exchange
+    from sandbox.collect import Workspace
+    from sandbox.spec import SandboxSpec
+
+POLL_S = 0.1
+"""How often deadlines are looked at; the end of the run itself is never waited for by polling."""
+Tell = Callable[[str, Mapping[str, Any]], None]
+"""Receives progress: a step's name (``planned``, ``started``, ``first-event``, ``ended``, ``classified``) and facts for people."""
+
+
+class Cancelled(Exception):
+    """The run was cancelled from outside; nothing is kept."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine offers: who runs sandboxes, the installed tools, and where private directories may lie."""
+
+    host: Host
+    toolchain: AgentToolchain
+    runtime_dir: Path | None = None
+
+
+class Terms(Protocol):
+    """What a run needs beside its plan, be it a worker's (``Job``) or a judge's."""
+
+    @property
+    def upstream(self) -> Callable[[], Upstream]:
+        """Makes the upstream of this run; called once."""
+
+    @property
+    def out(self) -> Path:
+        """Where the attempt is written."""
+
+    @property
+    def real_key(self) -> str | None:
+        """Kept out of every response and every recorded byte."""
+
+    @property
+    def keep_dir(self) -> Path | None:
+        """Where workspace and home are copied after the run, for diagnosis (A13)."""
+
+
+@dataclass
+class Seen:
+    """What a run has shown so far; filled in as steps are done."""
+
+    spec: SandboxSpec
+    run: RunFacts = field(default_factory=RunFacts)
+    transcript: bytearray = field(default_factory=bytearray)
+    parsed: Transcript | None = None
+    record: GateRecord | None = None
+    ended: Ended | None = None
+    workspace: Workspace | None = None
+    first_event_s: float | None = None
+    authority_s: float = 0.0
+    started_ns: int = field(default_factory=time.monotonic_ns)
+    sandbox_start_s: float = 0.0
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """What the gate recorded."""
+        return self.record.exchanges if self.record is not None else ()
+
+
+def open_supervisor(machine: Machine) -> Supervisor:
+    """Start the supervisor of one run; used as a context, it ends with everything that it owns. Raises: SandboxFailure."""
+    try:
+        return supervise(machine.host, runtime_dir=machine.runtime_dir)
+    except SandboxError as error:
+        raise as_runner_error(error) from error
+
+
+def carry_out(
+    plan: RunPlan,
+    tree: SkillTree,
+    terms: Terms,
+    machine: Machine,
+    supervisor: Supervisor,
+    *,
+    tell: Tell,
+    cancelled: threading.Event,
+) -> Seen:
+    """Do a planned run. ``tree`` lies in ``<staging>/skills``. Every fault of a named step is in what it returns.
+
+    Raises: Cancelled.
+    """
+    seen = Seen(spec=sandbox_spec(plan, rootfs=HOST, system=read_host_rootfs()))
+    parser = TranscriptParser()
+    _work(terms, plan, seen.spec, machine, supervisor, tree, parser, seen, tell, cancelled)
+    if cancelled.is_set():
+        raise Cancelled
+    seen.parsed = parser.close()
+    return seen
+
+
+def as_runner_error(error: SandboxError) -> SandboxFailure:
+    """Wrap what the sandbox raised; code, place and hint are kept."""
+    return SandboxFailure(str(error), where=error.where, hint=error.hint, code=error.code)
+
+
+def _work(
+    terms: Terms,
+    plan: RunPlan,
+    spec: SandboxSpec,
+    machine: Machine,
+    supervisor: Supervisor,
+    tree: SkillTree,
+    parser: TranscriptParser,
+    seen: Seen,
+    tell: Tell,
+    cancelled: threading.Event,
+) -> None:
+    """Steps 3 to 5. Whatever fails is noted in ``seen.run``; everything is torn down on the way out."""
+    staged = supervisor.staging / "skills"
+    sources = {"claude": machine.toolchain.claude_executable, "skills": staged}
+    step = "gate"
+    try:
+        gate = _make_gate(terms, plan, supervisor, sources, seen)
+        step = "sandbox-start"
+        limits = plan.limits
+        before_ns = time.monotonic_ns()
+
+        def take(piece: bytes) -> None:
+            seen.transcript += piece
+            parser.feed(piece)
+
+        with start(
+            supervisor,
+            spec,
+            on_stdout=take,
+            stdin=plan.launch.stdin.encode("ascii"),
+            stdout_cap=limits.stdout_bytes,
+            stderr_cap=limits.stderr_bytes,
+            wall_clock_s=limits.wall_clock_s,
+            sources=sources,
+        ) as running:
+            seen.sandbox_start_s = (time.monotonic_ns() - before_ns) / 1e9
+            listener = running.listener
+            assert listener is not None, "every worker's sandbox has a listener"
+            running.listener = None  # the gate owns it now
+            try:
+                gate.serve(listener)
+                running.release()
+                tell("started", {"setup_s": seen.sandbox_start_s})
+                ended = _watch(running, gate, parser, plan, seen, tell, cancelled)
+                seen.ended = ended
+                tell("ended", {"duration_s": ended.duration_s})
+                _conclude(ended, plan, seen)
+                _collect(terms, running, ended, seen)
+            finally:
+                seen.record = gate.close()
+            changed = unchanged(tree, staged)
+            if changed:
+                seen.run = seen.run.model_copy(update={"skill_tree_changed": changed})
+    except SandboxError as error:
+        seen.run = RunFacts(setup=SetupFacts(step=step, code=error.code, message=str(error), hint=error.hint))
+    except GateError as error:
+        seen.run = RunFacts(setup=SetupFacts(step="gate", code=error.code, message=error.message, hint=error.hint))
+
+
+def _make_gate(terms: Terms, plan: RunPlan, supervisor: Supervisor, sources: dict[str, Path], seen: Seen) -> Gate:
+    """Make the gate; in first-party mode with an authority of this run's own, whose certificate is staged for the CLI."""
+    authority: Authority | None = None
+    if plan.gate.tls:
+        from runner.gate.authority import make_authority
+
+        before_ns = time.monotonic_ns()
+        authority = make_authority()
+        seen.authority_s = (time.monotonic_ns() - before_ns) / 1e9
+        sources["ca"] = supervisor.staging / "ca.pem"
+        sources["ca"].write_bytes(authority.ca_pem)
+        sources["ca"].chmod(0o644)
+    return Gate(plan.gate, terms.upstream(), authority=authority, real_key=terms.real_key, session_id=plan.session_id)
+
+
+def _watch(
+    running: Running,
+    gate: Gate,
+    parser: TranscriptParser,
+    plan: RunPlan,
+    seen: Seen,
+    tell: Tell,
+    cancelled: threading.Event,
+) -> Ended:
+    """Wait for the end, and bring it about where a deadline passes (A8; DESIGN "Decided" has the numbers)."""
+    limits = plan.limits
+    released = time.monotonic()
+    result_at: float | None = None
+    while True:
+        ended = running.wait(POLL_S)
+        if ended is not None:
+            return ended
+        now = time.monotonic()
+        if cancelled.is_set():
+            running.kill("cancelled")
+        elif gate.failure is not None:
+            running.kill("gate-failed")
+        elif parser.overflow:
+            running.kill("output-limit")
+        if parser.first_event_seen:
+            if seen.first_event_s is None:
+                seen.first_event_s = now - released
+                tell("first-event", {"after_s": seen.first_event_s})
+        elif now - released > limits.first_event_s:
+            running.kill("cli-start")
+        # A result with a background task running is not the end: then the wall clock decides (facts/claude-cli.md §0, 4 and 5).
+        result_at = (result_at or now) if parser.result_seen and not parser.background_running else None
+        if result_at is not None and now - result_at > limits.after_result_s:
+            running.kill("grace")
+
+
+def _conclude(ended: Ended, plan: RunPlan, seen: Seen) -> None:
+    """Turn how the program ended into facts for the rules."""
+    limits = plan.limits
+    facts: dict[str, Any] = {"exit_status": ended.exit_status}
+    match ended.reason:
+        case None:
+            if ended.setup_error is not None:
+                facts["setup"] = SetupFacts(
+                    step="sandbox-start",
+                    code="sandbox-setup-failed",
+                    message=ended.setup_error,
+                    hint="hermeval doctor tries each part by itself",
+                )
+        case "timeout":
+            facts |= {"ended_by": "timeout", "limit": f"{limits.wall_clock_s} s wall clock"}
+        case "output-limit":
+            facts |= {"ended_by": "output-limit", "limit": f"{limits.stdout_bytes} bytes of stdout"}
+        case "grace":
+            facts["ended_by"] = "grace"
+        case "cli-start":
+            message = f"the CLI wrote no event within {limits.first_event_s} s"
+            facts["setup"] = SetupFacts(
+                step="cli-start", code="timeout", message=message, hint="see the CLI's stderr in the attempt"
+            )
+        case "gate-failed":
+            facts["setup"] = SetupFacts(step="gate", code="gate-unavailable", message="the gate died during the run")
+        case reason:
+            facts["setup"] = SetupFacts(step="sandbox", code=reason, message=f"the sandbox was ended: {reason}")
+    seen.run = RunFacts(**facts)
+
+
+def _collect(terms: Terms, running: Running, ended: Ended, seen: Seen) -> None:
+    """Read the workspace, only now that pid 1 of the sandbox is dead, and copy it out where that was asked for."""
+    from sandbox.collect import collect, export
+    from sandbox.view import HOME, WORKSPACE
+    from sandbox.walk import Caps
+
+    if not ended.dead:
+        seen.run = seen.run.model_copy(update={"workspace_unread": True})
+        return
+    seen.workspace = collect(running.handle(WORKSPACE), Caps(entries=10_000))  # a bundle holds 20,000 parts
+    if terms.keep_dir is not None:
+        try:
+            for name, path in (("workspace", WORKSPACE), ("home", HOME)):
+                export(running.handle(path), terms.keep_dir / name)
+        except OSError as error:
+            raise RunnerError(
+                f"--keep: {error}", where=str(terms.keep_dir), hint="name a new or empty directory", code="keep-failed"
+            ) from error
