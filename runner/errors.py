@@ -5,10 +5,11 @@ Rules: every leaf has a stable ``code``; ``message`` says what happened, ``where
 only ever mean *error* (exit 2): pass and fail are values.
 
     RunnerError
-    ├─ InputError         the author's or caller's to fix: FixtureInvalid SkillTreeInvalid ProfileUnknown ScriptInvalid SettingInvalid InputMissing
+    ├─ InputError         the author's or caller's to fix: FixtureInvalid SkillTreeInvalid ProfileUnknown ScriptInvalid ContractInvalid SettingInvalid InputMissing
     ├─ ToolchainError     the operator's to fix: ToolchainMissing ToolchainMismatch
     ├─ BundleError        the evidence is not usable: BundleCorrupt BundleUnsupported BundleExists BundleUnwritable
     ├─ GateError          the provider side could not be set up: GateUnavailable PriceUnknown KeyMissing
+    ├─ SimulatorUnavailable  the simulated service did not come up, or died
     └─ SandboxFailure     wraps what sandbox/ raised
 """
 
@@ -78,6 +79,12 @@ class ScriptInvalid(InputError):
     """A scripted provider's script breaks its schema."""
 
     code = "script-invalid"
+
+
+class ContractInvalid(InputError):
+    """A simulator's contract breaks its rules (B14); ``where`` is the file and the JSON pointer."""
+
+    code = "contract-invalid"
 
 
 class SettingInvalid(InputError):
@@ -156,6 +163,12 @@ class KeyMissing(GateError):
     """A live upstream was asked for and no key was given."""
 
     code = "key-missing"
+
+
+class SimulatorUnavailable(RunnerError):
+    """The simulated service did not come up, or died; nothing of its run is measured (B14)."""
+
+    code = "simulator-unavailable"
 
 
 class SandboxFailure(RunnerError):
