@@ -1,8 +1,8 @@
 """How the CLI is started: arguments, environment, standard input and the seeded home (DESIGN "Decided", facts/claude-cli.md §4).
 
 Boundary: pure. Not here: the prompt (runner/prompt.py), the sandbox around it (runner/confine.py).
-Rules: ``stock`` is what users have, but for an empty home; ``lean`` adds what makes runs small and equal. Every difference between the two stands in this file. The
-key inside is a placeholder, always. Nothing here depends on the machine: paths are those of the fixed inside view.
+Rules: ``stock`` is what users have, but for an empty home; ``lean`` adds what makes runs small and equal; a judge is lean and has nothing at hand. Every difference between
+them stands in this file. The key inside is a placeholder, always. Nothing here depends on the machine: paths are those of the fixed inside view.
 """
 
 from __future__ import annotations
@@ -46,6 +46,21 @@ _LEAN_ENV = {
     "CLAUDE_CODE_MAX_RETRIES": "0",
     "DISABLE_AUTO_COMPACT": "1",
 }
+_JUDGE_ENV = {
+    # A judgement is short; the gate reserves this many tokens of output at list price before each request.
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "16000",
+    "CLAUDE_CODE_MAX_RETRIES": "2",
+}
+_STREAMS = (
+    CLAUDE_INSIDE,
+    "--print",
+    "--input-format",
+    "stream-json",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--replay-user-messages",
+)
 _LEAN_SETTINGS: dict[str, object] = {
     "disableAllHooks": True,
     "enabledPlugins": {
@@ -94,25 +109,8 @@ def build_launch(
     if permissions is not None:
         rules, notes = with_skill_rules(permissions, skills)
         settings["permissions"] = rules
-    argv = [
-        CLAUDE_INSIDE,
-        "--print",
-        "--input-format",
-        "stream-json",
-        "--output-format",
-        "stream-json",
-        "--verbose",
-        "--replay-user-messages",
-    ]
-    argv += [
-        "--permission-mode",
-        "bypassPermissions",
-        "--session-id",
-        session_id,
-        "--model",
-        model,
-        "--strict-mcp-config",
-    ]
+    argv = [*_STREAMS, "--permission-mode", "bypassPermissions"]
+    argv += ["--session-id", session_id, "--model", model, "--strict-mcp-config"]
     if max_usd is not None:
         argv += ["--max-budget-usd", max_usd]
     if output_schema is not None:
@@ -122,19 +120,61 @@ def build_launch(
         argv += ["--setting-sources", "user", "--tools", "Bash,Read,Write,Edit,Skill", "--no-session-persistence"]
     if settings:
         argv += ["--settings", _json(settings)]
-    env = {**_STOCK_ENV, **(_LEAN_ENV if setting == "lean" else {}), "ANTHROPIC_API_KEY": placeholder_key}
-    if mode == "first-party":
-        env["NODE_EXTRA_CA_CERTS"] = CA_INSIDE
-    else:
-        env["ANTHROPIC_BASE_URL"] = base_url
-    message = {"type": "user", "message": {"role": "user", "content": prompt}}
+    env = {**_STOCK_ENV, **(_LEAN_ENV if setting == "lean" else {}), **_address(mode, base_url, placeholder_key)}
     return Launch(
         argv=tuple(argv),
         env=dict(sorted(env.items())),
-        stdin=json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n",
+        stdin=_message(prompt),
         home_files={".claude.json": _json(HOME_SEED).encode("ascii")},
         notes=notes,
     )
+
+
+def build_judge_launch(
+    *,
+    blocks: Sequence[str],
+    system_prompt: str,
+    session_id: str,
+    model: str,
+    mode: Literal["first-party", "base-url"],
+    base_url: str,
+    placeholder_key: str,
+) -> Launch:
+    """Return the start of the CLI for a judge (B12): no tool, no MCP server, no skill, no settings, no word about its surroundings.
+
+    ``--bare`` leaves out date, system and directory, so that the request holds ``system_prompt`` and ``blocks`` and nothing of the machine. The last block must be
+    words of ours: the CLI reads the last one as the prompt and would put files into the request for every ``@path`` in it; the earlier ones go out as they are (both measured).
+    """
+    argv = [*_STREAMS, "--bare", "--permission-mode", "default"]
+    argv += [
+        "--session-id",
+        session_id,
+        "--model",
+        model,
+        "--strict-mcp-config",
+        "--setting-sources",
+        "",
+        "--tools",
+        "",
+    ]
+    argv += ["--no-session-persistence", "--settings", _json(_LEAN_SETTINGS), "--system-prompt", system_prompt]
+    env = {**_STOCK_ENV, **_LEAN_ENV, **_JUDGE_ENV, **_address(mode, base_url, placeholder_key)}
+    return Launch(
+        argv=tuple(argv),
+        env=dict(sorted(env.items())),
+        stdin=_message([{"type": "text", "text": block} for block in blocks]),
+        home_files={".claude.json": _json(HOME_SEED).encode("ascii")},
+    )
+
+
+def _address(mode: Literal["first-party", "base-url"], base_url: str, placeholder_key: str) -> dict[str, str]:
+    where = {"NODE_EXTRA_CA_CERTS": CA_INSIDE} if mode == "first-party" else {"ANTHROPIC_BASE_URL": base_url}
+    return {"ANTHROPIC_API_KEY": placeholder_key, **where}
+
+
+def _message(content: str | Sequence[Mapping[str, str]]) -> bytes:
+    message = {"type": "user", "message": {"role": "user", "content": content}}
+    return json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def _json(value: Mapping[str, object]) -> str:
