@@ -38,10 +38,10 @@ def main(argv: list[str]) -> None:
         child = os.fork()
         if child:
             control.close()
-            try:
-                os.waitpid(child, 0)
-            finally:
-                remove_tree(argv[4])
+            _, status = os.waitpid(child, 0)
+            remove_tree(argv[4])
+            if status:  # it was killed: a sandbox that is still held has nobody else to end it
+                os.killpg(0, _signal.SIGKILL)
             return
         become(int(argv[2]), int(argv[3]))
         serve(control)
