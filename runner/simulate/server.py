@@ -1,0 +1,161 @@
+"""The simulator: serves a listening socket from a thread of its own, keeps the trace, and hands it back.
+
+Boundary: touches: a thread, the given socket. Not here: HTTP (serving.py), what a call does (machine.py).
+Rules: ``serve`` once, ``close`` once (again gives the same record). The state and the trace are touched in the simulator's thread only, one call after the other, so that the trace's order is
+the order in which calls happened. A fault of its own is kept as ``failure``: then nothing of the run can be measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from dataclasses import dataclass
+
+from runner.canonical import canonical_json
+from runner.errors import SimulatorUnavailable
+from runner.simulate.contract import Contract
+from runner.simulate.machine import Answer, Call, begin, step
+from runner.simulate.state import State
+from runner.simulate.trace import Row, Turned, plain, trace_part
+
+PORT = 8790
+"""The listener's port inside the sandbox; stands in requests, so it never changes."""
+
+CLOSE_TIMEOUT_S = 10.0
+MAX_ROWS = 5_000
+MAX_TRACE_BYTES = 16 << 20
+MAX_NOTES = 50
+
+
+@dataclass(frozen=True)
+class SimulationRecord:
+    """Everything the simulator saw in one attempt."""
+
+    contract: Contract
+    rows: tuple[Row, ...]
+    state: State
+    turned: Turned
+    overflow: bool
+    """More calls came than a trace holds; the rest was not carried out."""
+
+    def part(self) -> bytes:
+        """Return the part ``trace.json``."""
+        return trace_part(self.contract, self.rows, self.state, self.turned)
+
+
+class Simulator:
+    """One simulator for one attempt."""
+
+    def __init__(self, contract: Contract, *, port: int = PORT) -> None:
+        """Make a simulator; ``port`` is the listener's as the worker sees it (it stands in the Host header)."""
+        self.contract = contract
+        self.port = port
+        self.host = f"127.0.0.1:{port}"
+        self._running = begin(contract)
+        self._rows: list[Row] = []
+        self._bytes = 0
+        self._overflow = False
+        self._refused = 0
+        self._malformed = 0
+        self._notes: list[str] = []
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._failure: BaseException | None = None
+        self._record: SimulationRecord | None = None
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serve ``listener`` (bound and listening) until ``close``; the simulator takes it over. Returns at once."""
+        if self._thread is not None:
+            raise SimulatorUnavailable("a simulator serves once")
+        self._thread = threading.Thread(target=self._run, args=(listener,), name="hermeval-simulator", daemon=True)
+        self._thread.start()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What went wrong in the simulator itself, if anything."""
+        return self._failure
+
+    def close(self) -> SimulationRecord:
+        """Stop serving and return the record.
+
+        Raises: SimulatorUnavailable if the simulator failed or does not end.
+        """
+        if self._record is None:
+            with self._lock:
+                self._closing = True
+                if self._loop is not None and self._stop is not None:
+                    self._loop.call_soon_threadsafe(self._stop.set)
+            if self._thread is not None:
+                self._thread.join(CLOSE_TIMEOUT_S)
+                if self._thread.is_alive():
+                    raise SimulatorUnavailable("the simulator's thread does not end", hint="report this as a bug")
+            turned = Turned(refused=self._refused, malformed=self._malformed, notes=tuple(self._notes))
+            self._record = SimulationRecord(
+                self.contract, tuple(self._rows), self._running.service, turned, self._overflow
+            )
+        if self._failure is not None:
+            raise SimulatorUnavailable(f"the simulator failed: {self._failure!r}") from self._failure
+        return self._record
+
+    # -- what the doors tell, in the simulator's thread
+
+    def take(self, call: Call) -> Answer:
+        """Carry out one call and keep its row."""
+        if self._overflow:
+            return Answer(4, {"error": {"code": "rejected", "message": "the service takes no more calls"}}, None)
+        done = step(self.contract, self._running, call)
+        size = len(canonical_json(done.row.model_dump(mode="json")))
+        if len(self._rows) >= MAX_ROWS or self._bytes + size > MAX_TRACE_BYTES:
+            self._overflow = True
+            self.note("more calls came than a trace holds")
+            return self.take(call)
+        self._running = done.running
+        self._rows.append(done.row)
+        self._bytes += size
+        return done.answer
+
+    def refused(self, code: str, what: str) -> None:
+        """Count a request for something that is not served."""
+        self._refused += 1
+        self.note(f"refused ({code}): {what}" if what else f"refused ({code})")
+
+    def malformed(self, code: str, what: str) -> None:
+        """Count a request that was none."""
+        self._malformed += 1
+        self.note(f"malformed ({code}): {what}" if what else f"malformed ({code})")
+
+    def note(self, text: str) -> None:
+        """Keep a remark (the first ones)."""
+        if len(self._notes) < MAX_NOTES:
+            self._notes.append(plain(text[:300]))
+
+    def fail(self, error: BaseException | None) -> None:
+        """Keep a fault of the simulator's own; the first one stays."""
+        self._failure = self._failure or error or RuntimeError("a handler failed")
+
+    def _run(self, listener: socket.socket) -> None:
+        try:
+            with listener:
+                asyncio.run(self._main(listener))
+        except BaseException as error:  # noqa: BLE001  (a thread has nobody to raise to; close() tells)
+            self.fail(error)
+
+    async def _main(self, listener: socket.socket) -> None:
+        with self._lock:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            if self._closing:
+                return
+        from runner.simulate.serving import Serving
+
+        serving = Serving(self, listener)
+        try:
+            await serving.start()
+            await self._stop.wait()
+        finally:
+            with self._lock:
+                self._loop = None
+            await serving.stop()
