@@ -8,6 +8,7 @@ only ever mean *error* (exit 2): pass and fail are values.
     ├─ InputError         the author's or caller's to fix: FixtureInvalid SkillTreeInvalid ProfileUnknown ScriptInvalid ContractInvalid SettingInvalid InputMissing
     ├─ ToolchainError     the operator's to fix: ToolchainMissing ToolchainMismatch
     ├─ BundleError        the evidence is not usable: BundleCorrupt BundleUnsupported BundleExists BundleUnwritable
+    ├─ GradingError       an answer could not be graded: GraderFault NotJudged
     ├─ GateError          the provider side could not be set up: GateUnavailable PriceUnknown KeyMissing
     ├─ SimulatorUnavailable  the simulated service did not come up, or died
     └─ SandboxFailure     wraps what sandbox/ raised
@@ -139,6 +140,24 @@ class BundleUnwritable(BundleError):
     """An attempt file could not be written (disk full, no permission, over a limit); nothing is left under its final name."""
 
     code = "bundle-unwritable"
+
+
+class GradingError(RunnerError):
+    """An attempt was measured and could not be graded; never a fail (B10)."""
+
+    code = "grader-error"
+
+
+class GraderFault(GradingError):
+    """A profile, a check or the grading program did not give a usable answer for one attempt; other attempts are not touched by it."""
+
+    code = "grader-error"
+
+
+class NotJudged(GradingError):
+    """The rubric was asked for and there is no usable verdict of a judge on this very output (G03)."""
+
+    code = "not-judged"
 
 
 class GateError(RunnerError):

@@ -130,7 +130,7 @@ def read_needs(path: Path) -> Needs:
                 for part in text(value).split(":")
                 if part
             ]
-    except (OSError, ValueError, struct.error) as error:
+    except (OSError, ValueError, OverflowError, struct.error) as error:
         raise SandboxUnavailable(f"a program's needs cannot be read: {error}", where=str(path)) from error
     return Needs(loader, libraries, tuple(part.replace("$ORIGIN", str(path.parent)) for part in search))
 
