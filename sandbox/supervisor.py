@@ -12,10 +12,15 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
+
     from sandbox import roles
 else:
+    import posix as os
+
     sys.path.append(__file__.rpartition("/")[0])
     import roles
 
 if __name__ == "__main__":
     roles.main(sys.argv)
+    os._exit(0)  # nothing is left to be flushed, and taking an interpreter down takes milliseconds
