@@ -132,15 +132,15 @@ class Box:
             self.turn(0.05 if self.reason else SETUP_S - waited)
 
     def bring_up(self, request: Request, setns: "Callable[[int, int], None] | None") -> list[int] | None:
-        """Wait for listener and mounts; return the descriptors to hand over, or None where it did not come to that."""
-        port = int(request[b"port"][0])
+        """Wait for listeners and mounts; return the descriptors to hand over, or None where it did not come to that."""
+        ports = [int(port) for port in request.get(b"port", ())]
         sockets: list[int] = []
         channel, helper, owner = None, 0, 0
         while self.alive and not self.reason:
             if time.monotonic() > self.started + SETUP_S:
                 raise OSError(f"the sandbox did not come up in {SETUP_S:.0f} s")
-            if port and not helper:
-                helper, channel = self.fork_helper(port, setns or kernel.load_setns())
+            if ports and not helper:
+                helper, channel = self.fork_helper(ports, setns or kernel.load_setns())
             if channel is not None and select.select([channel], [], [], 0)[0]:
                 _, why, sockets = receive(channel)
                 os.waitpid(helper, 0)
@@ -148,7 +148,7 @@ class Box:
                 if not sockets:
                     raise OSError("listener: " + (why or [b"the helper ended"])[0].decode("utf-8", "replace"))
             owner = owner or procfs.owner_of_network(self.child)
-            if len(sockets) == bool(port) and owner and procfs.is_settled(self.child, owner):
+            if len(sockets) == len(ports) and owner and procfs.is_settled(self.child, owner):
                 return sockets + [procfs.open_handle(self.child, path) for path in request.get(b"handle", ())]
             self.turn(0.0003)
         if channel is not None:
@@ -156,13 +156,13 @@ class Box:
             os.waitpid(helper, 0)
         return None
 
-    def fork_helper(self, port: int, setns: "Callable[[int, int], None]") -> tuple[int, _socket.socket]:
-        """Fork the process that makes the listener; return its pid and the socket it answers on."""
+    def fork_helper(self, ports: list[int], setns: "Callable[[int, int], None]") -> tuple[int, _socket.socket]:
+        """Fork the process that makes the listeners; return its pid and the socket it answers on."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
             try:
-                listener.inject(self.child, port, theirs, setns)
+                listener.inject(self.child, ports, theirs, setns)
             except BaseException as error:  # noqa: BLE001 - told to the parent, which raises it
                 theirs.send(b"failed\0" + str(error).encode())
             os._exit(0)

@@ -17,6 +17,7 @@ from sandbox.spec import Dev, Directory, File, Mount, Proc, RoBind, SandboxSpec,
 MAX_MOUNTS = 400
 """Keeps the argument file far below bwrap's cap of 9000 arguments, and the descriptors passed below the kernel's 253."""
 MAX_DATA_FILES = 200
+MAX_LISTENERS = 8
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _HOSTNAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -42,7 +43,22 @@ def check_spec(spec: SandboxSpec) -> None:
         for mount in spec.mounts
     ):
         raise SpecInvalid("the working directory is in no mount", where=f"cwd {spec.cwd}")
+    check_listeners(spec)
     check_program(spec)
+
+
+def check_listeners(spec: SandboxSpec) -> None:
+    """Check that further listeners are further ones, each at a port of its own.
+
+    Raises: SpecInvalid.
+    """
+    if spec.further and spec.network is None:
+        raise SpecInvalid("further listeners need a first one", where="further")
+    ports = [listener.port for listener in (spec.network, *spec.further) if listener is not None]
+    if len(ports) > MAX_LISTENERS:
+        raise SpecInvalid(f"{len(ports)} listeners; at most {MAX_LISTENERS}", where="further")
+    if len(set(ports)) != len(ports):
+        raise SpecInvalid("two listeners have the same port", where="further")
 
 
 def check_program(spec: SandboxSpec) -> None:

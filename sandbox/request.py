@@ -61,7 +61,7 @@ class Request:
 def request_fields(spec: SandboxSpec, bwrap: Path, wall_clock_s: float) -> list[bytes]:
     """Return the request's ``key=value`` fields (pure)."""
     fields = [b"bwrap=" + os.fsencode(bwrap), b"wall_s=%r" % wall_clock_s]
-    fields.append(b"port=%d" % (spec.network.port if spec.network else 0))
+    fields += [b"port=%d" % listener.port for listener in (spec.network, *spec.further) if listener is not None]
     fields += [b"arg=" + os.fsencode(arg) for arg in spec.argv]
     fields += [b"handle=" + os.fsencode(path) for path in spec.handles]
     limits = spec.limits

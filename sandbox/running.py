@@ -101,6 +101,8 @@ class Running:
 
     listener: socket.socket | None = None
     """Listening at 127.0.0.1 inside, where the description asks for one. The caller serves and closes it."""
+    further: list[socket.socket]
+    """The description's further listeners, in its order. The caller serves and closes them, and takes out those it has."""
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class Running:
         self._spec = spec
         self._ended: Ended | None = None
         self._handles: dict[str, int] = {}
+        self.further = []
         self._setup_s = 0.0
         self._limits = HeldLimits()
         self._stderr = Ends(stderr_cap)
@@ -141,6 +144,7 @@ class Running:
         self._limits = held_limits(self._spec.limits, parse_limits(fields[2:]))
         if self._spec.network is not None:
             self.listener = socket.socket(fileno=descriptors.pop(0))
+        self.further = [socket.socket(fileno=descriptors.pop(0)) for _ in self._spec.further]
         self._handles = dict(zip(self._spec.handles, descriptors, strict=True))
 
     def release(self) -> None:
@@ -189,6 +193,8 @@ class Running:
             os.close(self._handles.popitem()[1])
         if self.listener is not None:
             self.listener.close()
+        while self.further:
+            self.further.pop().close()
 
     def _conclude(self, fields: list[bytes]) -> Ended:
         """Make the value from the supervisor's last message (empty where it is gone) and the streams."""

@@ -100,7 +100,7 @@ Mount = Annotated[RoBind | Tmpfs | File | Directory | Symlink | Proc | Dev, Fiel
 
 
 class Listener(Value):
-    """The only network: one TCP listener on 127.0.0.1 inside, served from outside."""
+    """A TCP listener on 127.0.0.1 inside, served from outside. There is no other network."""
 
     port: Annotated[int, Field(ge=1, le=65535)]
 
@@ -123,6 +123,8 @@ class SandboxSpec(Value):
     gid: Annotated[int, Field(ge=1, le=65534)] = 1000
     network: Listener | None = None
     """None: not even a listener; the network namespace is empty either way."""
+    further: tuple[Listener, ...] = ()
+    """More listeners beside it, each with a server of its own outside."""
     limits: Limits = Limits()
     seccomp: bytes | None = None
     """A compiled BPF program, loaded just before the program starts."""
@@ -140,9 +142,9 @@ class SandboxSpec(Value):
         if self.network is None:
             lines.append("network: none")
         else:
-            lines.append(
-                f"network: one listener at 127.0.0.1:{self.network.port}, served from outside; no route, no resolver"
-            )
+            count = "one listener" if not self.further else f"{1 + len(self.further)} listeners"
+            ports = ", ".join(f"127.0.0.1:{listener.port}" for listener in (self.network, *self.further))
+            lines.append(f"network: {count} at {ports}, served from outside; no route, no resolver")
         limits = self.limits
         lines.append(
             f"limits: {limits.processes} processes, {limits.open_files} open files each, files up to {size(limits.file_bytes)}, no core dump"

@@ -38,6 +38,8 @@ def build_view(
     local_names: Sequence[str] = (),
     home_files: Mapping[str, bytes] | None = None,
     binds: Sequence[RoBind] = (),
+    files: Sequence[File] = (),
+    further_ports: Sequence[int] = (),
     limits: Limits | None = None,
     seccomp: bytes | None = None,
 ) -> SandboxSpec:
@@ -45,7 +47,8 @@ def build_view(
 
     ``system`` is the read-only system (rootfs.py), whose entries below /etc are placed after our own /etc. ``local_names`` are host names that mean 127.0.0.1.
     ``home_files`` are seeded into the home, writable, by their path below it: a program that replaces one by rename finds an ordinary file (cases D08).
-    ``binds`` are further read-only trees; their parents in the home or at the top are made here.
+    ``binds`` are further read-only trees and ``files`` further files made from bytes; their parents in the home or at the top are made here. ``further_ports`` are
+    those of listeners beside ``port``.
     """
     hosts = " ".join(["localhost", *local_names])
     own: list[Mount] = [
@@ -69,7 +72,7 @@ def build_view(
     ]
     made = {mount.target for mount in own}
     parents: list[Mount] = []
-    placed: list[Mount] = [*seeds, *binds]
+    placed: list[Mount] = [*seeds, *binds, *files]
     for mount in placed:
         for parent in parents_of(mount.target):
             if parent not in made:
@@ -79,11 +82,12 @@ def build_view(
     late = [mount for mount in system if mount.target.startswith("/etc/")]
     return SandboxSpec(
         rootfs=rootfs,
-        mounts=(*early, *own, *late, *parents, *seeds, *binds),
+        mounts=(*early, *own, *late, *parents, *seeds, *binds, *files),
         env=dict(env),
         cwd=WORKSPACE,
         argv=tuple(argv),
         network=None if port is None else Listener(port=port),
+        further=tuple(Listener(port=further) for further in further_ports),
         limits=limits or Limits(),
         seccomp=seccomp,
         handles=(WORKSPACE, HOME),
