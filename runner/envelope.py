@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, PrivateAttr, StringConstraints
@@ -26,6 +27,7 @@ _USD = r"^(0|[1-9][0-9]{0,4})(\.[0-9]{1,6})?$"
 _TOOL = r"^[a-z][a-z0-9_]{0,63}$"
 _LINE = r"^[^\x00-\x1f\x7f\u0085\u2028\u2029]+$"
 _TEXT = r"\S"
+_METRIC = r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$"
 
 IN_WORDS = {
     _SLUG: "lowercase letters, digits and separating hyphens",
@@ -38,6 +40,7 @@ IN_WORDS = {
     _TOOL: "the name of a provider-executed tool, such as web_search",
     _LINE: "one line without control characters",
     _TEXT: "text that is not blank",
+    _METRIC: "a name of letters, digits, '.', '_', ':', '/' and '-'",
 }
 """What each pattern of the envelope asks for, as a person reads it."""
 
@@ -50,6 +53,7 @@ ModelName = Annotated[str, StringConstraints(pattern=_MODEL)]
 Usd = Annotated[str, StringConstraints(pattern=_USD)]
 ToolName = Annotated[str, StringConstraints(pattern=_TOOL)]
 Line = Annotated[str, StringConstraints(pattern=_LINE, min_length=1, max_length=2000)]
+Metric = Annotated[str, StringConstraints(pattern=_METRIC)]
 Invocation = Literal["routing", "slash", "direct"]
 JsonObject = dict[str, JsonValue]
 
@@ -109,6 +113,84 @@ class JudgeSettings(_Strict):
     timeout_s: Annotated[int, Field(ge=1, le=86_400)] | None = None
 
 
+_WITH_VALUE = frozenset(
+    (
+        *(
+            "contains",
+            "contains-all",
+            "contains-any",
+            "icontains",
+            "icontains-all",
+            "icontains-any",
+            "equals",
+            "starts-with",
+        ),
+        *("regex", "levenshtein", "bleu", "gleu", "rouge-n", "word-count", "javascript", "llm-rubric", "skill-used"),
+        *("trajectory:tool-used", "trajectory:tool-sequence", "trajectory:tool-args-match", "trajectory:step-count"),
+        *("trace-span-count", "finish-reason"),
+    )
+)
+_WITHOUT_VALUE = frozenset(
+    (
+        *("contains-html", "contains-json", "contains-xml", "is-html", "is-json", "is-xml", "is-refusal"),
+        *("cost", "latency", "trace-error-spans"),
+    )
+)
+OFFLINE_TYPES = _WITH_VALUE | _WITHOUT_VALUE
+"""Promptfoo's checks that need no network, process, further package or model; each may be negated with ``not-``. ``llm-rubric`` is answered by our judge."""
+_UNSAFE_VALUE = re.compile(r"\s*(?:file://|package:)", re.IGNORECASE)
+
+
+def _offline(value: str) -> str:
+    if value.removeprefix("not-") not in OFFLINE_TYPES:
+        raise PydanticCustomError(
+            "not_offline",
+            "this check cannot be had offline: it is unknown, or needs a model, a network, another program or another package",
+        )
+    return value
+
+
+def _harmless(value: JsonValue) -> JsonValue:
+    """Refuse what Promptfoo would load from a file, a package or a program, and what says nothing."""
+    if value in ("", [], {}):
+        raise PydanticCustomError("vacuous", "an empty value makes a check that says nothing")
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str) and _UNSAFE_VALUE.match(part):
+            raise PydanticCustomError(
+                "unsafe_value", "a value is literal; it names no file, package, program or address"
+            )
+        pending += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return value
+
+
+class Assertion(_Strict):
+    """One of Promptfoo's own checks over the saved answer (B10): its type, and what it compares with, taken literally."""
+
+    type: Annotated[str, AfterValidator(_offline)]
+    value: Annotated[JsonValue, AfterValidator(_harmless)] = None
+    """For ``llm-rubric`` the id or the whole text of a criterion of the rubric; the judge sees no other."""
+    threshold: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    metric: Metric | None = None
+    """The check's name; ``assert-<number>-<type>`` where it is not given."""
+
+    @property
+    def base_type(self) -> str:
+        """The type without a leading ``not-``."""
+        return self.type.removeprefix("not-")
+
+    @property
+    def lacks_value(self) -> bool:
+        """Whether the type compares with a value and there is none."""
+        return self.value is None and self.base_type in _WITH_VALUE
+
+    @property
+    def negated(self) -> bool:
+        """Whether the type begins with ``not-``."""
+        return self.type.startswith("not-")
+
+
 class Fixture(_Strict):
     """The envelope of one case."""
 
@@ -125,6 +207,8 @@ class Fixture(_Strict):
     """Test recipes beside the fixtures; each is installed as a skill (B5)."""
     expect: JsonObject = {}
     """What the profile's checks compare with; the profile says what it holds."""
+    assertions: Annotated[tuple[Assertion, ...], Field(alias="assert", min_length=1)] = ()
+    """Promptfoo's own checks beside the profile's; the field is called ``assert`` in the file."""
     simulation: JsonObject | None = None
     invocation: Invocation | None = None
     task: Line | None = None
@@ -171,6 +255,15 @@ class Fixture(_Strict):
     def script_name(self) -> str:
         """The script of the scripted provider."""
         return self.script or self.id
+
+    def assertion_id(self, number: int) -> str:
+        """Return the name under which the result of ``assertions[number]`` stands."""
+        assertion = self.assertions[number]
+        return assertion.metric or f"assert-{number + 1}-{assertion.type}"
+
+    def criterion_of(self, assertion: Assertion) -> Criterion | None:
+        """Return the criterion that an ``llm-rubric`` check names by its id or by its whole text."""
+        return next((line for line in self.rubric if assertion.value in (line.id, line.criterion)), None)
 
     def as_json(self) -> JsonObject:
         """Return the fixture as profiles see it: the JSON object that stands in the source."""

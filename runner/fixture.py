@@ -45,6 +45,7 @@ def parse_fixture(data: bytes, name: str) -> Fixture:
         raise _invalid(name, pointer, _words(first)) from error
     fixture = fixture.with_source(data)
     _check_envelope(fixture, name)
+    _check_assertions(fixture, name)
     _check_texts(fixture, name)
     return fixture
 
@@ -125,10 +126,32 @@ def _check_envelope(fixture: Fixture, name: str) -> None:
         )
 
 
+def _check_assertions(fixture: Fixture, name: str) -> None:
+    """Check the rules of ``assert`` that need more than one field."""
+    ids = [fixture.assertion_id(number) for number in range(len(fixture.assertions))]
+    for number, assertion in enumerate(fixture.assertions):
+        pointer = f"/assert/{number}"
+        if ids[number] in ids[:number]:
+            raise _invalid(name, f"{pointer}/metric", f"{ids[number]!r} stands there twice")
+        if assertion.lacks_value:
+            raise _invalid(name, pointer, f"{assertion.type} compares with a value, which is missing")
+        if assertion.base_type in ("cost", "latency") and assertion.threshold is None:
+            raise _invalid(name, pointer, f"{assertion.type} compares with a threshold, which is missing")
+        if assertion.base_type == "javascript" and not isinstance(assertion.value, str):
+            raise _invalid(name, f"{pointer}/value", "javascript is given as text")
+        if assertion.base_type == "llm-rubric":
+            if fixture.criterion_of(assertion) is None:
+                raise _invalid(
+                    name, f"{pointer}/value", "the judge sees the rubric only: name a criterion's id or its whole text"
+                )
+            if assertion.threshold is not None:
+                raise _invalid(name, f"{pointer}/threshold", "a criterion is met or not; there is nothing to compare")
+
+
 def _check_texts(fixture: Fixture, name: str) -> None:
     """Check what texts may hold: fictional addresses only (B4), and no command tags where the prompt is made from (A4)."""
     raw = fixture.as_json()
-    for field in ("task", "input", "rubric", "expect", "simulation"):
+    for field in ("task", "input", "rubric", "expect", "assert", "simulation"):
         for pointer, text in _texts(raw.get(field), f"/{field}"):
             real = next(real_addresses(text), None)
             if real is not None:
