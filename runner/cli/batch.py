@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.cli.interrupt import INTERRUPTS, Interrupted
-from runner.errors import InputMissing, KeyMissing, RunnerError, SettingInvalid
+from runner.cli.provider import make_source, read_key
+from runner.errors import InputMissing, RunnerError, SettingInvalid
 
 if TYPE_CHECKING:
     from runner.attempt import Job, Machine
     from runner.cli.story import Story
-    from runner.gate.upstreams import Upstream
-    from runner.plan import Plan, Provider
+    from runner.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -148,14 +148,14 @@ def load_jobs(request: Request) -> list[Job]:
         raise SettingInvalid(
             "--keep goes with one run of one fixture", where="--keep", hint="name one fixture, without --repeat"
         )
-    _check_out(request.out)
+    check_out(request.out)
     key = read_key(request) if request.provider == "anthropic" else None
     skills = request.skills or request.folder / "skills"
     jobs = []
     for path in fixture_paths(request):
         fixture = load_fixture(path)
         validate_fixture(fixture)
-        provider, upstream = _provider(request, fixture.script_name, key)
+        provider, upstream = make_source(request, fixture.script_name, key)
         for repeat in range(request.repeat):
             options = PlanOptions(
                 launch=request.launch,
@@ -199,61 +199,8 @@ def fixture_paths(request: Request) -> list[Path]:
     return paths
 
 
-def read_key(request: Request) -> str:
-    """Return the provider key from ``--key-file`` or ANTHROPIC_API_KEY. Raises: KeyMissing."""
-    if request.key_file is not None:
-        try:
-            key = request.key_file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise KeyMissing(f"the key file cannot be read: {error}", where=str(request.key_file)) from error
-    else:
-        key = request.environ.get("ANTHROPIC_API_KEY", "").strip()
-    if not key:
-        raise KeyMissing(
-            "the live provider needs a key",
-            where="--provider anthropic",
-            hint="set ANTHROPIC_API_KEY or give --key-file FILE",
-        )
-    return key
-
-
-def _provider(request: Request, script_name: str, key: str | None) -> tuple[Provider, Callable[[], Upstream]]:
-    from runner.canonical import sha256_hex
-    from runner.plan import Provider
-
-    if request.provider == "anthropic":
-        from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL, AnthropicUpstream
-
-        assert key is not None
-        base_url = request.base_url or DEFAULT_BASE_URL
-        AnthropicUpstream(
-            key, base_url=base_url
-        )  # refuses an address or a key that cannot be used, before anything starts
-        return Provider(kind="anthropic", base_url=base_url), lambda: AnthropicUpstream(
-            key, base_url=base_url, ca_file=request.ca_file
-        )
-    if request.base_url is not None or request.key_file is not None or request.ca_file is not None:
-        raise SettingInvalid(
-            "--base-url, --key-file and --ca-file go with --provider anthropic", where="--provider scripted"
-        )
-    from runner.gate.script import parse_script
-    from runner.gate.upstreams.scripted import ScriptedUpstream
-
-    path = request.script or request.folder / "scripts" / f"{script_name}.json"
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        hint = "write one, or name another with --script; or use --provider anthropic"
-        raise InputMissing(
-            f"the scripted provider's script cannot be read: {error.strerror}", where=str(path), hint=hint
-        ) from error
-    script = parse_script(source, str(path))
-    return Provider(kind="scripted", script=path.stem, script_sha256=sha256_hex(source)), lambda: ScriptedUpstream(
-        script
-    )
-
-
-def _check_out(out: Path) -> None:
+def check_out(out: Path) -> None:
+    """Make the attempts' directory where it is missing. Raises: SettingInvalid if that fails or nothing can be written there."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

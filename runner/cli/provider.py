@@ -1,0 +1,107 @@
+"""Who answers a run, from the command line's options: the fixture's script, or the live provider.
+
+Boundary: reads the key and scripts. Not here: the options themselves (run.py, judge.py), the upstreams (runner/gate/upstreams).
+Rules: everything that can be refused is refused before anything starts. The key is read from a file or the environment and goes to the gate and to the upstream alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from runner.errors import InputMissing, KeyMissing, SettingInvalid
+
+if TYPE_CHECKING:
+    from runner.gate.upstreams import Upstream
+    from runner.plan import Provider
+
+
+class Choice(Protocol):
+    """The options that say who answers."""
+
+    @property
+    def provider(self) -> str:
+        """``scripted`` or ``anthropic``."""
+
+    @property
+    def folder(self) -> Path:
+        """The fixtures' folder, with ``scripts`` in it."""
+
+    @property
+    def script(self) -> Path | None:
+        """A script to use in place of the fixture's own."""
+
+    @property
+    def base_url(self) -> str | None:
+        """Address of the live provider."""
+
+    @property
+    def key_file(self) -> Path | None:
+        """File with the provider key; else ANTHROPIC_API_KEY."""
+
+    @property
+    def ca_file(self) -> Path | None:
+        """PEM file to trust beside the system's."""
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment."""
+
+
+def read_key(choice: Choice) -> str:
+    """Return the provider key from ``--key-file`` or ANTHROPIC_API_KEY. Raises: KeyMissing."""
+    if choice.key_file is not None:
+        try:
+            key = choice.key_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise KeyMissing(f"the key file cannot be read: {error}", where=str(choice.key_file)) from error
+    else:
+        key = choice.environ.get("ANTHROPIC_API_KEY", "").strip()
+    if not key:
+        raise KeyMissing(
+            "the live provider needs a key",
+            where="--provider anthropic",
+            hint="set ANTHROPIC_API_KEY or give --key-file FILE",
+        )
+    return key
+
+
+def make_source(choice: Choice, script_name: str, key: str | None) -> tuple[Provider, Callable[[], Upstream]]:
+    """Return who answers, as it stands in the plan, and what makes the upstream of one run. ``script_name`` is the script's file name without ``.json``.
+
+    Raises: SettingInvalid, InputMissing, ScriptInvalid, GateError.
+    """
+    from runner.canonical import sha256_hex
+    from runner.plan import Provider
+
+    if choice.provider == "anthropic":
+        from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL, AnthropicUpstream
+
+        assert key is not None
+        base_url = choice.base_url or DEFAULT_BASE_URL
+        AnthropicUpstream(
+            key, base_url=base_url
+        )  # refuses an address or a key that cannot be used, before anything starts
+        return Provider(kind="anthropic", base_url=base_url), lambda: AnthropicUpstream(
+            key, base_url=base_url, ca_file=choice.ca_file
+        )
+    if choice.base_url is not None or choice.key_file is not None or choice.ca_file is not None:
+        raise SettingInvalid(
+            "--base-url, --key-file and --ca-file go with --provider anthropic", where="--provider scripted"
+        )
+    from runner.gate.script import parse_script
+    from runner.gate.upstreams.scripted import ScriptedUpstream
+
+    path = choice.script or choice.folder / "scripts" / f"{script_name}.json"
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        hint = "write one, or name another with --script; or use --provider anthropic"
+        raise InputMissing(
+            f"the scripted provider's script cannot be read: {error.strerror}", where=str(path), hint=hint
+        ) from error
+    script = parse_script(source, str(path))
+    return Provider(kind="scripted", script=path.stem, script_sha256=sha256_hex(source)), lambda: ScriptedUpstream(
+        script
+    )
