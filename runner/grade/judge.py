@@ -1,0 +1,204 @@
+"""Judging: one isolated model run for each vote on each output, kept as an attempt of its own (B12, C1).
+
+Boundary: the orchestrator of judge runs, over runner/conduct.py; reads the workers' attempts. Not here: what is asked (judge_prompt.py, judge_plan.py), what a run amounts to
+(judge_saved.py), several votes together (judge_verdict.py).
+Rules: only measured outputs are judged; an errored attempt costs nothing and gets no judgement. A fault of one vote is that judgement's own and stops no other. The same steps, the
+same gate and the same record as a worker's run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.attempt import Work, assess_run, keep
+from runner.canonical import sha256_hex
+from runner.conduct import Cancelled, Machine, Tell, carry_out, open_supervisor
+from runner.envelope import Fixture
+from runner.errors import BundleCorrupt, NotJudged, RunnerError, SettingInvalid
+from runner.gate.upstreams import Upstream
+from runner.grade.judge_plan import MAX_VOTES, JudgeOptions, build_judge_plan
+from runner.grade.judge_saved import conclude, is_judge
+from runner.grade.judge_verdict import JudgeFault, Judgement
+from runner.plan import Provider
+from runner.skills import stage
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from runner.bundle.reader import Attempt
+
+Source = tuple[Provider, Callable[[], Upstream]]
+"""Who answers, as it stands in the plan, and what makes the upstream of one run."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A worker's measured output, to be judged."""
+
+    attempt_id: str
+    fixture: Fixture
+    """As the attempt keeps it, rubric and judge settings in it."""
+    output: str
+    output_sha256: str
+    out: Path
+    """Where the judges' attempts are written."""
+
+
+@dataclass(frozen=True)
+class JudgeTerms:
+    """How judging is done."""
+
+    source: Callable[[Fixture], Source]
+    """Called once for each vote."""
+    models: tuple[str, ...] = ()
+    """One judge each; empty: the fixture's, else the default."""
+    votes: int = 1
+    """Of each judge."""
+    options: JudgeOptions = field(default_factory=JudgeOptions)
+    jobs: int = 1
+    real_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense. Raises: SettingInvalid."""
+        if len(set(self.models)) != len(self.models):
+            raise SettingInvalid(
+                "a judge is named twice", where="models", hint="use votes for several votes of one model"
+            )
+        if not 1 <= self.votes * max(1, len(self.models)) <= MAX_VOTES:
+            raise SettingInvalid(f"there are 1 to {MAX_VOTES} votes on an output", where="votes")
+
+    @property
+    def seats(self) -> tuple[tuple[int, str | None], ...]:
+        """Vote number, from 1 over all judges, and model."""
+        models: tuple[str | None, ...] = self.models or (None,)
+        return tuple(enumerate((model for model in models for _ in range(self.votes)), start=1))
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The terms of one run, as conduct.py asks for them."""
+
+    upstream: Callable[[], Upstream]
+    out: Path
+    real_key: str | None = field(repr=False)
+    keep_dir: Path | None = None
+
+
+def open_candidate(attempt: Attempt, out: Path | None = None) -> Candidate:
+    """Return what is to be judged of a worker's attempt; its judges' attempts go to ``out``, else beside it.
+
+    Raises: NotJudged for an attempt in error or a judge's own; BundleCorrupt where its evidence does not bear its outcome; FixtureInvalid.
+    """
+    from runner.assess import assess_attempt, recheck
+    from runner.fixture import parse_fixture
+
+    where = str(attempt.path)
+    if is_judge(attempt.manifest.summary):
+        raise NotJudged("this is a judge's attempt; judges are not judged", where=where, hint="name a worker's attempt")
+    if recheck(attempt) == "broken":
+        raise BundleCorrupt("the outcome does not follow from the stored evidence", where=where, hint="see verify")
+    outcome = assess_attempt(attempt)[0].outcome
+    if outcome.kind != "measured" or not attempt.has("output.txt"):
+        raise NotJudged(
+            f"an attempt in error has no output to judge ({outcome.code or 'no output'}: {outcome.message})",
+            where=where,
+        )
+    data = attempt.part("output.txt")
+    try:
+        output = data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise BundleCorrupt("the output is no text", where="part output.txt") from error
+    fixture = parse_fixture(attempt.part("fixture.json"), attempt.manifest.fixture)
+    return Candidate(attempt.id, fixture, output, sha256_hex(data), out or attempt.path.parent)
+
+
+def judge_attempts(
+    candidates: Sequence[Candidate], terms: JudgeTerms, machine: Machine, *, tell: Tell, cancelled: threading.Event
+) -> list[Judgement]:
+    """Run every vote on every candidate and return the judgements, in the candidates' order and each one's by vote.
+
+    Whatever goes wrong with one vote is its judgement's fault. Raises: Cancelled; InputError where there is nobody to answer.
+    """
+    work = [(candidate, vote, model) for candidate in candidates for vote, model in terms.seats]
+    sources = [
+        terms.source(candidate.fixture) for candidate, _, _ in work
+    ]  # a missing script is found before a run is paid
+    stop = threading.Event()
+
+    def one(candidate: Candidate, vote: int, model: str | None, source: Source) -> Judgement:
+        if stop.is_set() or cancelled.is_set():
+            raise Cancelled
+        return judge_once(candidate, vote, model, source, terms, machine, tell=tell, cancelled=cancelled)
+
+    pool = ThreadPoolExecutor(max_workers=terms.jobs, thread_name_prefix="hermeval-judge")
+    try:
+        futures = [pool.submit(one, *item, source) for item, source in zip(work, sources, strict=True)]
+        wait(futures)
+    except BaseException:
+        stop.set()
+        cancelled.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return [future.result() for future in futures]
+
+
+def judge_once(
+    candidate: Candidate,
+    vote: int,
+    model: str | None,
+    source: Source,
+    terms: JudgeTerms,
+    machine: Machine,
+    *,
+    tell: Tell,
+    cancelled: threading.Event,
+) -> Judgement:
+    """Run one vote and keep its attempt. Raises: Cancelled."""
+    provider, upstream = source
+    job = _Job(upstream, candidate.out, terms.real_key)
+    record: dict[str, JsonValue] = machine.toolchain.as_record()  # type: ignore[assignment]  # a JSON value, told as objects
+    judgement: Judgement | None = None
+    try:
+        with open_supervisor(machine) as supervisor:
+            tree = stage(None, supervisor.staging / "skills")
+            plan = build_judge_plan(
+                fixture=candidate.fixture,
+                attempt_id=candidate.attempt_id,
+                output=candidate.output,
+                output_sha256=candidate.output_sha256,
+                vote=vote,
+                model=model,
+                tree=tree,
+                provider=provider,
+                toolchain=record,
+                options=terms.options,
+            )
+            tell("planned", {"plan": plan})
+            seen = carry_out(plan, tree, job, machine, supervisor, tell=tell, cancelled=cancelled)
+        work = Work(plan=plan, fixture_source=candidate.fixture.source, tree=tree, skill_files={})
+        assessment, judgement = conclude(plan, assess_run(work, seen, machine), seen.exchanges)
+        kept, _ = keep(work, seen, assessment, job, machine)
+    except RunnerError as error:
+        return _unkept(candidate, vote, model, judgement, error)
+    return judgement.kept_as(kept.id, str(kept.path))
+
+
+def _unkept(
+    candidate: Candidate, vote: int, model: str | None, judgement: Judgement | None, error: RunnerError
+) -> Judgement:
+    """Return the judgement of a vote whose attempt could not be made or kept: a fault, since nobody could check it."""
+    return Judgement(
+        attempt_id=candidate.attempt_id,
+        output_sha256=candidate.output_sha256,
+        vote=vote,
+        model=judgement.model if judgement is not None else model or "",
+        error=JudgeFault(error.code, error.message, error.hint),
+        models_wire=judgement.models_wire if judgement is not None else (),
+        cost_usd=judgement.cost_usd if judgement is not None else None,
+    )
