@@ -59,12 +59,20 @@ def _row(path: str) -> dict[str, Any]:
     try:
         manifest = read_manifest(path)
     except RunnerError as error:
-        return {"id": None, "path": path, "fixture": None, **dict.fromkeys(_SUMMARY_FIELDS), "error": error.as_json()}
+        return {
+            "id": None,
+            "path": path,
+            "fixture": None,
+            "kind": None,
+            **dict.fromkeys(_SUMMARY_FIELDS),
+            "error": error.as_json(),
+        }
     summary = manifest.summary
     return {
         "id": manifest.id,
         "path": path,
         "fixture": manifest.fixture,
+        "kind": "judge" if summary.get("kind") == "judge" else "worker",
         **{name: summary.get(name) for name in _SUMMARY_FIELDS},
     }
 
@@ -91,7 +99,7 @@ def _line(row: dict[str, Any], width: int) -> str:
     fields = (
         f"{visible(row['fixture']):<{width}}",
         f"{_word(word):<20}",
-        f"{_word(row['skill_state']):<9}",
+        f"{'(judge)' if row['kind'] == 'judge' else _word(row['skill_state']):<9}",
         f"{_word(cost):<8}",
     )
     return "  ".join((row["id"][:12], *fields, visible(os.path.basename(row["path"]))))

@@ -54,8 +54,11 @@ def attempt_file_row(path: Path) -> dict[str, Any]:
     """Return the row of a saved attempt, recomputed from its parts. Raises: InputMissing, BundleError."""
     from runner.assess import assess_attempt, stored_row
     from runner.bundle.reader import open_attempt
+    from runner.grade.judge_saved import is_judge, judge_row
 
     attempt = open_attempt(path)
+    if is_judge(attempt.manifest.summary):
+        return judge_row(attempt, str(path))
     assessment, _ = assess_attempt(attempt)
     return stored_row(attempt, assessment, str(path))
 
@@ -119,11 +122,15 @@ def _story(row: dict[str, Any]) -> str:
     if outcome["hint"]:
         lines.append(f"  do:     {visible(outcome['hint'])}")
     if row["skill_state"] is not None:
-        words = {True: "yes", False: "no", None: "cannot tell or not asked"}
-        told = ", ".join(f"{name} {words[row['witnesses'][name]]}" for name in ("transcript", "wire"))
+        answers = {True: "yes", False: "no", None: "cannot tell or not asked"}
+        told = ", ".join(f"{name} {answers[row['witnesses'][name]]}" for name in ("transcript", "wire"))
         lines.append(f"  skill:  {row['skill_state']} (witnesses: {told})")
     if row["skills_invoked"]:
         lines.append(f"  called: {visible(', '.join(row['skills_invoked']))}")
+    if row.get("kind") == "judge":
+        lines.append(f"  judges: {row['judges']['attempt']}, vote {row['judges']['vote']}")
+    words = {True: "met", False: "not met", None: "undecided"}
+    lines += [f"  {words[item['met']]}: {visible(item['id'])}: {visible(item['reason'])}" for item in row["criteria"]]
     for label, text in (("answer", row["output"]), ("unscored answer", row["unscored_output"])):
         if text is not None:
             lines.append(f"  {label}: {visible(_shortened(text))}")

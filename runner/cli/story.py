@@ -76,19 +76,7 @@ class Story:
     def failed(self, fixture: str, error: RunnerError) -> dict[str, Any]:
         """Tell a run of which nothing could be kept; return a row for it."""
         self._block([f"{fixture}: error, nothing kept", error.diagnostics()])
-        return {
-            "id": None,
-            "path": None,
-            "fixture": fixture,
-            "verdict": "error",
-            "outcome": {"kind": "error", "code": error.code, "message": error.message, "hint": error.hint},
-            "skill_state": None,
-            "witnesses": {"transcript": None, "wire": None},
-            "checks": [],
-            "criteria": [],
-            "cost_usd": None,
-            "unscored_output": None,
-        }
+        return failed_row(fixture, error)
 
     def finish(self, rows: list[dict[str, Any]]) -> int:
         """Print the summary and, with ``--json``, the object; return the exit code."""
@@ -154,6 +142,23 @@ def _tell(text: str, *, nl: bool = True) -> None:
     """Print for people; that nobody reads it any more ends no run."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(text, err=True, nl=nl)
+
+
+def failed_row(fixture: str | None, error: RunnerError) -> dict[str, Any]:
+    """Return the row of something of which there is no attempt, or none that can be read."""
+    return {
+        "id": None,
+        "path": None,
+        "fixture": fixture,
+        "verdict": "error",
+        "outcome": {"kind": "error", "code": error.code, "message": error.message, "hint": error.hint},
+        "skill_state": None,
+        "witnesses": {"transcript": None, "wire": None},
+        "checks": [],
+        "criteria": [],
+        "cost_usd": None,
+        "unscored_output": None,
+    }
 
 
 def _outcome(row: Mapping[str, Any]) -> str:

@@ -19,8 +19,9 @@ from runner.text import visible
 
 def _recheck(attempt: Attempt) -> Status:
     from runner.assess import recheck
+    from runner.grade.judge_saved import is_judge, recheck_judge
 
-    return recheck(attempt)
+    return recheck_judge(attempt) if is_judge(attempt.manifest.summary) else recheck(attempt)
 
 
 RECHECK: Recheck = _recheck

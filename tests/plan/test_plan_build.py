@@ -78,8 +78,9 @@ def test_shipped_fixtures_plan(path: Path, launch: Any, mode: Any, tree: SkillTr
 
 
 def test_shipped_scripts_are_scripts() -> None:
-    """Each shipped fixture has a script that the scripted provider can read, and no script lies there unused."""
-    wanted = {load_fixture(path).script_name for path in list_fixtures(FIXTURES)}
+    """Each shipped fixture has a script for its worker and one for its judge that the scripted provider can read, and no script lies there unused."""
+    names = {load_fixture(path).script_name for path in list_fixtures(FIXTURES)}
+    wanted = names | {f"{name}.judge" for name in names}
     assert {path.stem for path in (FIXTURES / "scripts").iterdir()} == wanted
     for name in wanted:
         assert parse_script((FIXTURES / "scripts" / f"{name}.json").read_bytes(), name).replies
