@@ -25,6 +25,7 @@ from runner.gate.upstreams import Upstream
 from runner.kept import Evidence, Kept, save
 from runner.lint import check_unit, lint
 from runner.plan import Plan, PlanOptions, Provider, RunPlan, build_plan
+from runner.simulate.contract import Contract
 from runner.skills import SkillTree, stage
 from runner.toolchain import AgentToolchain
 from sandbox.process import Supervisor
@@ -63,6 +64,8 @@ class Job:
     """Kept out of every response and every recorded byte."""
     keep_dir: Path | None = None
     """Where workspace and home are copied after the run, for diagnosis (A13)."""
+    contract: Contract | None = None
+    """Of the fixture's ``simulation``."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def run_attempt(job: Job, machine: Machine, *, tell: Tell, cancelled: threading.
             unit_texts=unit_texts(tree, plan),
         )
         tell("planned", {"plan": plan, "findings": [*lint(tree), *check_unit(tree, job.fixture)]})
-        seen = carry_out(plan, tree, job, machine, supervisor, tell=tell, cancelled=cancelled)
+        seen = carry_out(plan, tree, job, machine, supervisor, tell=tell, cancelled=cancelled, contract=job.contract)
     assessment = assess_run(work, seen, machine)
     tell("classified", {"outcome": assessment.row["outcome"]})
     kept, row = keep(work, seen, assessment, job, machine)
@@ -138,6 +141,7 @@ def keep(work: Work, seen: Seen, assessment: Assessment, terms: Terms, machine: 
         run=seen.run,
         gate=gate_facts(work.plan, seen.record),
         assessment=assessment,
+        simulation=seen.simulation,
         observations=observations(seen, machine),
     )
     kept = save(evidence, terms.out, real_key=terms.real_key)
@@ -173,7 +177,14 @@ def _us(seconds: float) -> int:
 def plan_job(job: Job, tree: SkillTree, toolchain: AgentToolchain) -> Plan:
     """Freeze the plan of a job over a staged tree (step 2)."""
     record: dict[str, JsonValue] = toolchain.as_record()  # type: ignore[assignment]  # a JSON value, told as objects
-    return build_plan(fixture=job.fixture, tree=tree, provider=job.provider, toolchain=record, options=job.options)
+    return build_plan(
+        fixture=job.fixture,
+        tree=tree,
+        provider=job.provider,
+        toolchain=record,
+        options=job.options,
+        contract=job.contract,
+    )
 
 
 def rootfs_record() -> dict[str, Any]:

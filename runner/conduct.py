@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from runner.assess import RunFacts, SetupFacts
 from runner.claude.transcript import TranscriptParser
-from runner.errors import GateError, RunnerError, SandboxFailure
+from runner.errors import GateError, RunnerError, SandboxFailure, SimulatorUnavailable
 from runner.gate.server import Gate, GateRecord
 from runner.gate.upstreams import Upstream
 from runner.plan import RunPlan, sandbox_spec
+from runner.simulate.contract import Contract
 from runner.skills import SkillTree, unchanged
 from runner.toolchain import AgentToolchain
 from sandbox.errors import SandboxError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from runner.claude.facts import Transcript
     from runner.gate.authority import Authority
     from runner.gate.exchange import Exchange
+    from runner.simulate.server import SimulationRecord, Simulator
     from sandbox.collect import Workspace
     from sandbox.spec import SandboxSpec
 
@@ -82,6 +84,7 @@ class Seen:
     transcript: bytearray = field(default_factory=bytearray)
     parsed: Transcript | None = None
     record: GateRecord | None = None
+    simulation: SimulationRecord | None = None
     ended: Ended | None = None
     workspace: Workspace | None = None
     first_event_s: float | None = None
@@ -112,14 +115,15 @@ def carry_out(
     *,
     tell: Tell,
     cancelled: threading.Event,
+    contract: Contract | None = None,
 ) -> Seen:
-    """Do a planned run. ``tree`` lies in ``<staging>/skills``. Every fault of a named step is in what it returns.
+    """Do a planned run. ``tree`` lies in ``<staging>/skills``; ``contract`` is that of the plan's simulation. Every fault of a named step is in what it returns.
 
     Raises: Cancelled.
     """
     seen = Seen(spec=sandbox_spec(plan, rootfs=HOST, system=read_host_rootfs()))
     parser = TranscriptParser()
-    _work(terms, plan, seen.spec, machine, supervisor, tree, parser, seen, tell, cancelled)
+    _work(terms, plan, seen.spec, machine, supervisor, tree, parser, seen, tell, cancelled, contract)
     if cancelled.is_set():
         raise Cancelled
     seen.parsed = parser.close()
@@ -142,6 +146,7 @@ def _work(
     seen: Seen,
     tell: Tell,
     cancelled: threading.Event,
+    contract: Contract | None,
 ) -> None:
     """Steps 3 to 5. Whatever fails is noted in ``seen.run``; everything is torn down on the way out."""
     staged = supervisor.staging / "skills"
@@ -149,6 +154,7 @@ def _work(
     step = "gate"
     try:
         gate = _make_gate(terms, plan, supervisor, sources, seen)
+        simulator = _make_simulator(plan, contract)
         step = "sandbox-start"
         limits = plan.limits
         before_ns = time.monotonic_ns()
@@ -173,15 +179,21 @@ def _work(
             running.listener = None  # the gate owns it now
             try:
                 gate.serve(listener)
+                if simulator is not None:
+                    simulator.serve(running.further.pop())
                 running.release()
                 tell("started", {"setup_s": seen.sandbox_start_s})
-                ended = _watch(running, gate, parser, plan, seen, tell, cancelled)
+                ended = _watch(running, gate, simulator, parser, plan, seen, tell, cancelled)
                 seen.ended = ended
                 tell("ended", {"duration_s": ended.duration_s})
                 _conclude(ended, plan, seen)
                 _collect(terms, running, ended, seen)
             finally:
-                seen.record = gate.close()
+                try:
+                    if simulator is not None:
+                        _end_simulator(simulator, seen)
+                finally:
+                    seen.record = gate.close()
             changed = unchanged(tree, staged)
             if changed:
                 seen.run = seen.run.model_copy(update={"skill_tree_changed": changed})
@@ -206,9 +218,34 @@ def _make_gate(terms: Terms, plan: RunPlan, supervisor: Supervisor, sources: dic
     return Gate(plan.gate, terms.upstream(), authority=authority, real_key=terms.real_key, session_id=plan.session_id)
 
 
+def _make_simulator(plan: RunPlan, contract: Contract | None) -> Simulator | None:
+    """Make the simulated service of the plan, if it has one."""
+    if plan.simulation is None or contract is None:
+        return None
+    from runner.simulate.server import Simulator
+
+    return Simulator(contract, port=plan.simulation.port)
+
+
+def _end_simulator(simulator: Simulator, seen: Seen) -> None:
+    """Take the simulator's record. A simulator that died, or was sent what is no request, leaves a run that cannot be measured (B14)."""
+    try:
+        seen.simulation = simulator.close()
+    except SimulatorUnavailable as error:
+        setup = SetupFacts(step="simulator", code=error.code, message=error.message, hint=error.hint)
+    else:
+        fault = seen.simulation.fault
+        if fault is None:
+            return
+        setup = SetupFacts(step="simulator", code=fault[0], message=fault[1], hint="see trace.json in the attempt")
+    if seen.run.setup is None or seen.run.setup.step == "simulator":
+        seen.run = seen.run.model_copy(update={"setup": setup})
+
+
 def _watch(
     running: Running,
     gate: Gate,
+    simulator: Simulator | None,
     parser: TranscriptParser,
     plan: RunPlan,
     seen: Seen,
@@ -228,6 +265,8 @@ def _watch(
             running.kill("cancelled")
         elif gate.failure is not None:
             running.kill("gate-failed")
+        elif simulator is not None and simulator.failure is not None:
+            running.kill("simulator-failed")
         elif parser.overflow:
             running.kill("output-limit")
         if parser.first_event_seen:
@@ -268,6 +307,9 @@ def _conclude(ended: Ended, plan: RunPlan, seen: Seen) -> None:
             )
         case "gate-failed":
             facts["setup"] = SetupFacts(step="gate", code="gate-unavailable", message="the gate died during the run")
+        case "simulator-failed":
+            message = "the simulated service died during the run"
+            facts["setup"] = SetupFacts(step="simulator", code="simulator-unavailable", message=message)
         case reason:
             facts["setup"] = SetupFacts(step="sandbox", code=reason, message=f"the sandbox was ended: {reason}")
     seen.run = RunFacts(**facts)

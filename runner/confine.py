@@ -8,12 +8,16 @@ or is named ``@name`` and resolved at start.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from runner.claude.launch import CA_INSIDE, CLAUDE_INSIDE
 from runner.gate.settings import PROVIDER_HOST, GateSettings
 from runner.skills import SKILLS_INSIDE
-from sandbox.spec import Mount, RoBind, SandboxSpec
+from sandbox.spec import File, Mount, RoBind, SandboxSpec
 from sandbox.view import build_view
+
+if TYPE_CHECKING:
+    from runner.simulate.planned import PlannedSimulation
 
 ANY_ROOTFS = "any"
 """Stands for the read-only system in a plan, which holds for every machine."""
@@ -35,11 +39,17 @@ def inside_view(
     rootfs: str = ANY_ROOTFS,
     system: Sequence[Mount] = (),
     seccomp: bytes | None = None,
+    simulation: PlannedSimulation | None = None,
 ) -> SandboxSpec:
-    """Return the worker's sandbox. In first-party mode the provider's name means 127.0.0.1 inside, and the run's authority is there to be read."""
+    """Return the worker's sandbox. A simulation has a listener of its own and, by that door, a command. In first-party mode the provider's name means 127.0.0.1 inside, and the run's authority is there to be read."""
     binds = [RoBind(source=CLAUDE_SOURCE, target=CLAUDE_INSIDE), RoBind(source=SKILLS_SOURCE, target=SKILLS_INSIDE)]
     if gate.tls:
         binds.append(RoBind(source=CA_SOURCE, target=CA_INSIDE))
+    files = []
+    if simulation is not None and "command" in simulation.doors:
+        from runner.simulate.command_door import INSIDE, command_program
+
+        files.append(File(target=INSIDE, content=command_program(simulation.port), mode=0o555))
     return build_view(
         rootfs=rootfs,
         system=system,
@@ -49,5 +59,7 @@ def inside_view(
         local_names=(PROVIDER_HOST,) if gate.tls else (),
         home_files=home_files,
         binds=binds,
+        files=files,
+        further_ports=() if simulation is None else (simulation.port,),
         seccomp=seccomp,
     )

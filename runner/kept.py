@@ -18,9 +18,12 @@ from runner.canonical import canonical_json
 from runner.errors import BundleError
 from runner.gate.exchange import Exchange
 from runner.plan import RunPlan
+from runner.simulate.trace import CONTRACT_PART
+from runner.simulate.trace import PART as TRACE_PART
 from runner.skills import SkillTree, manifest
 
 if TYPE_CHECKING:
+    from runner.simulate.server import SimulationRecord
     from sandbox.collect import Workspace
     from sandbox.spec import SandboxSpec
 
@@ -44,6 +47,7 @@ class Evidence:
     run: RunFacts
     gate: GateFacts
     assessment: Assessment
+    simulation: SimulationRecord | None = None
     observations: Mapping[str, Any] = field(default_factory=dict)
     """Integers, texts and booleans only; times in microseconds."""
 
@@ -96,6 +100,9 @@ def attempt_content(evidence: Evidence) -> AttemptContent:
     parts |= {f"skill-tree/{path}": content for path, content in evidence.skill_files.items()}
     if answer is not None:
         parts["output.txt"] = answer.encode("utf-8", "surrogatepass")
+    if evidence.simulation is not None:
+        parts[CONTRACT_PART] = evidence.simulation.contract.canonical()
+        parts[TRACE_PART] = evidence.simulation.part()
     if evidence.workspace is not None:
         parts |= workspace_parts(evidence.workspace)
     return AttemptContent(evidence.plan.fixture.id, summary(evidence), parts, evidence.exchanges)

@@ -24,6 +24,8 @@ from runner.gate.exchange import Value
 from runner.gate.settings import Ceilings, GateSettings
 from runner.lint import check_unit
 from runner.prompt import build_prompt
+from runner.simulate.contract import Contract
+from runner.simulate.planned import PlannedSimulation, planned_simulation
 from runner.skills import SkillTree, SkillUnit
 from sandbox.spec import Mount, SandboxSpec
 
@@ -118,6 +120,8 @@ class RunPlan(Value):
     determinism: Literal["free", "pinned"]
     toolchain: dict[str, JsonValue]
     """Versions and NAR hashes of the tools that run inside (C2)."""
+    simulation: PlannedSimulation | None = None
+    """The simulated service, where the fixture has one (B14)."""
 
     def as_json(self) -> dict[str, JsonValue]:
         """Return the plan as a JSON value."""
@@ -173,16 +177,19 @@ def build_plan(
     provider: Provider,
     toolchain: Mapping[str, JsonValue],
     options: PlanOptions | None = None,
+    contract: Contract | None = None,
 ) -> Plan:
     """Freeze everything that decides a run.
 
-    ``tree`` is the staged tree (its recipes those of the fixture), ``toolchain`` the record of the installed agent tools.
+    ``tree`` is the staged tree (its recipes those of the fixture), ``toolchain`` the record of the installed agent tools, ``contract`` that of the fixture's ``simulation``.
     Raises: SkillTreeInvalid for a unit whose run could not be proved; SettingInvalid for options that make no sense.
     """
     chosen = options or PlanOptions()
     check_unit(tree, fixture)
     if sorted(tree.recipes) != sorted(fixture.recipes):
         raise SettingInvalid("the staged tree does not hold the fixture's recipes", where=fixture.id)
+    if (contract is None) != (fixture.simulation is None):
+        raise SettingInvalid("a fixture's simulation and its contract go together", where=fixture.id)
     if chosen.repeat < 0:
         raise SettingInvalid("a repeat index is not negative", where=f"repeat {chosen.repeat}")
     gate = _gate(fixture, chosen)
@@ -190,7 +197,10 @@ def build_plan(
     session_id = str(uuid.uuid5(_SESSIONS, f"{fixture.id}/{chosen.repeat}"))
     prompt = build_prompt(fixture)
     unit = tree.unit(fixture.skill_name)
-    launch = _launch(fixture, chosen, gate, prompt=prompt, model=model, session_id=session_id, unit=unit)
+    simulation = planned_simulation(contract)
+    launch = _launch(
+        fixture, chosen, gate, prompt=prompt, model=model, session_id=session_id, unit=unit, simulation=simulation
+    )
     return Plan(
         fixture=FixtureId(id=fixture.id, sha256=fixture.sha256),
         repeat=chosen.repeat,
@@ -201,14 +211,15 @@ def build_plan(
         unit=_unit(fixture, unit),
         skills=PlannedSkills(digest=tree.digest, names=tree.names, recipes=tuple(sorted(tree.recipes))),
         launch=planned_launch(launch, chosen.launch),
-        sandbox=inside_view(argv=launch.argv, env=launch.env, home_files=launch.home_files, gate=gate).model_dump(
-            mode="json"
-        ),
+        sandbox=inside_view(
+            argv=launch.argv, env=launch.env, home_files=launch.home_files, gate=gate, simulation=simulation
+        ).model_dump(mode="json"),
         gate=gate,
         provider=provider,
         limits=RunLimits(wall_clock_s=_timeout(fixture, chosen)),
         determinism=chosen.determinism,
         toolchain=dict(toolchain),
+        simulation=simulation,
     )
 
 
@@ -238,6 +249,7 @@ def sandbox_spec(plan: RunPlan, *, rootfs: str, system: Sequence[Mount], seccomp
         rootfs=rootfs,
         system=system,
         seccomp=seccomp,
+        simulation=plan.simulation,
     )
 
 
@@ -274,6 +286,7 @@ def _launch(
     model: str,
     session_id: str,
     unit: SkillUnit | None,
+    simulation: PlannedSimulation | None,
 ) -> Launch:
     settings = fixture.worker.settings
     permissions = None if settings is None else settings.permissions
@@ -289,6 +302,8 @@ def _launch(
         permissions=None if permissions is None else {"allow": permissions.allow, "deny": permissions.deny},
         output_schema=fixture.worker.output_schema,
         skills=(unit.directory if unit is not None else fixture.skill_name,),
+        mcp_servers=None if simulation is None else simulation.mcp_servers,
+        programs=None if simulation is None else simulation.programs,
     )
 
 

@@ -52,6 +52,7 @@ _ORDER = (
     "output.txt",
     "workspace.json",
     "workspace/",
+    "contract.json",
     "trace.json",
     "evidence.json",
     OBSERVATIONS_PART,

@@ -98,11 +98,14 @@ def build_launch(
     permissions: Mapping[str, object] | None = None,
     output_schema: Mapping[str, object] | None = None,
     skills: Sequence[str] = (),
+    mcp_servers: Mapping[str, str] | None = None,
+    programs: str | None = None,
 ) -> Launch:
     """Return the start of the CLI for one prompt.
 
     ``max_usd`` None leaves the CLI without a ceiling of its own (the gate has one). ``permissions`` (``allow``, ``deny``) goes to ``--settings``, with a rule
     for each of ``skills`` (case S03); ``base_url`` matters in base-URL mode only.
+    ``mcp_servers`` gives names their addresses (streamable HTTP), for ``--mcp-config``; ``programs`` is a directory of programs for the agent, first in its PATH.
     """
     settings: dict[str, object] = dict(_LEAN_SETTINGS) if setting == "lean" else {}
     notes: tuple[str, ...] = ()
@@ -111,6 +114,9 @@ def build_launch(
         settings["permissions"] = rules
     argv = [*_STREAMS, "--permission-mode", "bypassPermissions"]
     argv += ["--session-id", session_id, "--model", model, "--strict-mcp-config"]
+    if mcp_servers:
+        servers = {name: {"type": "http", "url": url} for name, url in mcp_servers.items()}
+        argv += ["--mcp-config", _json({"mcpServers": servers})]
     if max_usd is not None:
         argv += ["--max-budget-usd", max_usd]
     if output_schema is not None:
@@ -121,6 +127,8 @@ def build_launch(
     if settings:
         argv += ["--settings", _json(settings)]
     env = {**_STOCK_ENV, **(_LEAN_ENV if setting == "lean" else {}), **_address(mode, base_url, placeholder_key)}
+    if programs is not None:
+        env["PATH"] = f"{programs}:{env['PATH']}"
     return Launch(
         argv=tuple(argv),
         env=dict(sorted(env.items())),

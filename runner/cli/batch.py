@@ -143,6 +143,7 @@ def load_jobs(request: Request) -> list[Job]:
     from runner.fixture import load_fixture
     from runner.plan import PlanOptions
     from runner.profile import validate_fixture
+    from runner.simulate.load import contract_of
 
     if request.keep is not None and (request.repeat > 1 or len(request.names) != 1):
         raise SettingInvalid(
@@ -155,6 +156,7 @@ def load_jobs(request: Request) -> list[Job]:
     for path in fixture_paths(request):
         fixture = load_fixture(path)
         validate_fixture(fixture)
+        contract = contract_of(fixture.simulation, path.parent, fixture.id)
         provider, upstream = make_source(request, fixture.script_name, key)
         for repeat in range(request.repeat):
             options = PlanOptions(
@@ -176,6 +178,7 @@ def load_jobs(request: Request) -> list[Job]:
                     request.out,
                     key,
                     request.keep,
+                    contract,
                 )
             )
     return jobs

@@ -1,6 +1,6 @@
 """The command's door: what ``tool call|schema|list`` sends, what it gets, and the program itself (B14).
 
-Boundary: pure; ``command_program`` reads the program's text from beside this module. Not here: the socket (serving.py).
+Boundary: pure; the program's text lies beside this module and is read with it. Not here: the socket (serving.py).
 Rules: the program is bash and nothing else. Python is not in every closure, and Node's output would be one more pinned thing to carry in; bash is there because the agent's own
 shell tool needs it, and has ``/dev/tcp``. The program therefore reads no JSON: mode, name and arguments go as three parts of one text, and the answer brings its
 exit status in a header and its text in the body. Nothing that the program does is evidence; the trace is made here, outside.
@@ -12,19 +12,20 @@ from pathlib import Path
 
 from runner.canonical import canonical_json
 from runner.simulate.machine import LOST, Answer, Call
+from runner.simulate.planned import PROGRAMS
 
 PATH = "/command"
-INSIDE = "/opt/bin/tool"
+INSIDE = f"{PROGRAMS}/tool"
 """Where the program lies inside the sandbox."""
 
 EXIT_HEADER = "x-exit-status"
+_PROGRAM = (Path(__file__).parent / "tool.bash").read_text(encoding="ascii")
 
 
 def command_program(port: int) -> bytes:
     """Return the program's text for a listener at 127.0.0.1:``port``."""
-    text = (Path(__file__).parent / "tool.bash").read_text(encoding="ascii")
     lost = canonical_json(LOST).decode("ascii")
-    return text.replace("@LOST@", lost).replace("@PORT@", str(port)).encode("ascii")
+    return _PROGRAM.replace("@LOST@", lost).replace("@PORT@", str(port)).encode("ascii")
 
 
 def parse_command(body: bytes) -> Call | None:

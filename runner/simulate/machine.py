@@ -194,7 +194,7 @@ def _arguments(text: str) -> tuple[dict[str, Json] | None, str]:
         value: Any = parse_strict(text.encode("utf-8"), max_bytes=MAX_ARGS_BYTES, max_depth=MAX_ARGS_DEPTH)
         canonical_json(value)
     except StrictJsonError as error:
-        return None, f"the arguments are not usable: {error.message}"
+        return None, f"the arguments are not usable: {error.message.partition(': ')[0]}"
     except UnicodeEncodeError:
         return None, "the arguments are not UTF-8"
     except ValueError as error:
@@ -205,15 +205,22 @@ def _arguments(text: str) -> tuple[dict[str, Json] | None, str]:
 
 
 def _misfit(contract: Contract, tool: Tool, args: Mapping[str, Json]) -> str | None:
-    """Return why the arguments do not fit the tool's schema: the first misfit in the order of its place, or None."""
-    errors = sorted(
-        validator_of(canonical_json(tool.input_schema)).iter_errors(args),
-        key=lambda error: (error.json_path, error.message),
-    )
-    if not errors:
-        return None
-    place = errors[0].json_path.removeprefix("$").removeprefix(".")
-    return f"{place}: {errors[0].message}" if place else str(errors[0].message)
+    """Return why the arguments do not fit the tool's schema: the first misfit by its text, or None."""
+    misfits = sorted(_words(error) for error in validator_of(canonical_json(tool.input_schema)).iter_errors(args))
+    return misfits[0] if misfits else None
+
+
+def _words(error: Any) -> str:
+    """Tell a misfit in words of our own, so that they do not change with the validator's release."""
+    place = "/".join(str(part) for part in error.absolute_path)
+    inside = f"{place}/" if place else ""
+    match error.validator:
+        case "required":
+            return f"{inside}{min(name for name in error.validator_value if name not in error.instance)}: missing"
+        case "additionalProperties":
+            return f"{inside}{min(set(error.instance) - set(error.schema.get('properties', {})))}: unknown argument"
+        case keyword:
+            return f"{place}: does not fit {keyword} {canonical_json(error.validator_value).decode()}"
 
 
 @functools.lru_cache(maxsize=256)

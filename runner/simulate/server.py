@@ -16,11 +16,9 @@ from runner.canonical import canonical_json
 from runner.errors import SimulatorUnavailable
 from runner.simulate.contract import Contract
 from runner.simulate.machine import Answer, Call, begin, step
+from runner.simulate.planned import PORT
 from runner.simulate.state import State
 from runner.simulate.trace import Row, Turned, plain, trace_part
-
-PORT = 8790
-"""The listener's port inside the sandbox; stands in requests, so it never changes."""
 
 CLOSE_TIMEOUT_S = 10.0
 MAX_ROWS = 5_000
@@ -38,6 +36,17 @@ class SimulationRecord:
     turned: Turned
     overflow: bool
     """More calls came than a trace holds; the rest was not carried out."""
+
+    @property
+    def fault(self) -> tuple[str, str] | None:
+        """Why the trace does not hold all that was asked, as code and message; None where it does."""
+        if self.overflow:
+            return "simulator-overflow", f"more calls came than a trace holds ({len(self.rows)} were taken)"
+        if self.turned.malformed:
+            first = next((note for note in self.turned.notes if note.startswith("malformed")), "")
+            count = self.turned.malformed
+            return "simulator-malformed", f"the simulated service got {count} requests that were none: {first}"
+        return None
 
     def part(self) -> bytes:
         """Return the part ``trace.json``."""

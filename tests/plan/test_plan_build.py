@@ -18,6 +18,7 @@ from runner.errors import SettingInvalid, SkillTreeInvalid
 from runner.fixture import Fixture, list_fixtures, load_fixture, parse_fixture
 from runner.gate.script import parse_script
 from runner.plan import Plan, PlanOptions, Provider, build_plan, sandbox_spec
+from runner.simulate.load import contract_of
 from runner.skills import SkillTree, read_tree, stage
 from sandbox.check import check_spec
 from sandbox.spec import RoBind, SandboxSpec
@@ -48,7 +49,11 @@ def fixture_of(**changes: object) -> Fixture:
 
 
 def plan_of(tree: SkillTree, options: PlanOptions | None = None, **changes: object) -> Plan:
-    return build_plan(fixture=fixture_of(**changes), tree=tree, provider=SCRIPTED, toolchain=TOOLS, options=options)
+    fixture = fixture_of(**changes)
+    contract = contract_of(fixture.simulation, FIXTURES, fixture.id)
+    return build_plan(
+        fixture=fixture, tree=tree, provider=SCRIPTED, toolchain=TOOLS, options=options, contract=contract
+    )
 
 
 def test_plan_is_canonical_and_reads_back(tree: SkillTree) -> None:
@@ -174,7 +179,11 @@ def test_rubric_and_expect_are_nowhere_in_the_plan(tree: SkillTree) -> None:
     changes: dict[str, Any] = {
         "rubric": [{"id": "canary-one", "criterion": "canary-two"}],
         "expect": {"canary-three": "canary-four"},
-        "simulation": {"canary-five": 1},
+        "simulation": {
+            "contract": "ticketing",
+            "comments": {"DESK-1": [{"author": "canary-five", "body": "canary-seven"}]},
+            "faults": [{"id": "canary-eight", "kind": "refused", "tool": "ticket_read", "message": "canary-nine"}],
+        },
         "judge": {"model": "canary-six"},
         "input": {"seen": "canary-input"},
     }
