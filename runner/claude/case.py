@@ -83,6 +83,7 @@ class Answer:
 
     text: str | None
     source: Literal["result", "structured-output", "main-thread-text", "repr", "none"]
+    """``repr``: what the result holds is no text and cannot be graded."""
 
 
 def answer_of(transcript: Transcript) -> Answer:
@@ -94,8 +95,14 @@ def answer_of(transcript: Transcript) -> Answer:
         if result.text is not None and result.text.strip():
             return Answer(result.text, "result")
         structured = result.structured_output
-        if structured is not None and (not isinstance(structured, str) or structured.strip()):
-            return Answer(structured if isinstance(structured, str) else _json(structured), "structured-output")
+        if isinstance(structured, str):
+            if structured.strip():
+                return Answer(structured, "structured-output")
+        elif structured is not None:
+            written = _json(structured)
+            return (
+                Answer(representation(structured), "repr") if written is None else Answer(written, "structured-output")
+            )
     return Answer(transcript.last_text, "main-thread-text" if transcript.last_text is not None else "none")
 
 
@@ -118,8 +125,9 @@ def representation(value: Any) -> str:
         return f"({type(value).__name__} that cannot be shown)"
 
 
-def _json(value: Any) -> str:
+def _json(value: Any) -> str | None:
+    """Return a JSON value as text; None where no text is equal to it: nested too deeply, or with a number that is too large."""
     try:
-        return json.dumps(value, ensure_ascii=False, sort_keys=True)
-    except (RecursionError, ValueError):
-        return representation(value)
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
+    except (RecursionError, TypeError, ValueError):
+        return None

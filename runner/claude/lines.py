@@ -2,24 +2,30 @@
 
 Boundary: pure. Not here: what the objects mean (transcript.py).
 Rules: lines end at 0x0A only; a line's reading never depends on how the bytes were cut into chunks; whatever the bytes, the answer is a
-value or None ("unparsable"), never an exception. The fast path (msgspec) and the slow path (standard library) accept the same lines.
+value or None ("unparsable"), never an exception. The fast path (msgspec), the slow path (standard library) and the deep one (deep.py) accept
+the same lines; no depth of nesting makes a line unreadable (A11: no cap changes what is concluded).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from runner.claude.deep import read_values
+
 BOM = b"\xef\xbb\xbf"
 JSON_BLANKS = b" \t\r\n"
 _SKIP_BLANKS = re.compile(r"[ \t\r\n]*")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _MAX_INT_DIGITS = 4000
-"""CPython refuses to turn more than 4,300 digits into an int; a longer number is kept as its text."""
+"""CPython refuses to turn more than 4,300 digits into an int; a longer number is read as an infinite one, as ``1e999`` is: a number, never a text."""
+_MAX_KEPT_DEPTH = 200
+"""Of a value that is nested too deeply for the standard library, what lies below this depth is checked and not kept."""
 
 
 class Event(msgspec.Struct):
@@ -34,6 +40,7 @@ class Event(msgspec.Struct):
     message: Any = None
     parent_tool_use_id: Any = None
     is_replay: Any = msgspec.field(default=None, name="isReplay")
+    is_synthetic: Any = msgspec.field(default=None, name="isSynthetic")
     tool_use_result: Any = None
     # result events
     is_error: Any = None
@@ -158,7 +165,7 @@ def decode_line(line: bytes) -> Line | None:
 def loads(data: bytes) -> Any:
     """Read one JSON document leniently (bad UTF-8 as U+FFFD, lone surrogates kept).
 
-    Raises: ValueError when it is no JSON document or is nested too deeply to be read.
+    Raises: ValueError when it is no JSON document.
     """
     try:
         return _decode_any(data)
@@ -187,8 +194,10 @@ def _values(text: str) -> list[Any] | None:
     while position < len(text):
         try:
             value, position = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
+        except ValueError:
             return None
+        except RecursionError:
+            return read_values(text, _DECODER.decode, _MAX_KEPT_DEPTH)
         values.append(value)
         position = _skip_blanks(text, position)
     return values
@@ -199,8 +208,10 @@ def _skip_blanks(text: str, position: int) -> int:
     return found.end() if found else position
 
 
-def _integer(digits: str) -> int | str:
-    return int(digits) if len(digits) <= _MAX_INT_DIGITS else digits
+def _integer(digits: str) -> int | float:
+    if len(digits) <= _MAX_INT_DIGITS:
+        return int(digits)
+    return -math.inf if digits.startswith("-") else math.inf
 
 
 def _no_constant(name: str) -> Any:

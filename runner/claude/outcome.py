@@ -172,7 +172,7 @@ def _not_text(case: Case) -> Outcome | None:
         return None
     return _error(
         "result-not-text",
-        f"the result is no text but {type(_answering(case).text).__name__}",
+        f"the result is no text but {_kind(_answering(case))}",
         "its repr is kept unscored",
     )
 
@@ -237,6 +237,13 @@ def _answering(case: Case) -> Result:
     result = case.transcript.answering
     assert result is not None, "rule 5 comes first"
     return result
+
+
+def _kind(result: Result) -> str:
+    """Say what stands in place of the answer: a value under ``result``, or a structured output that nobody could write as JSON."""
+    if result.text is None or isinstance(result.text, str):
+        return "a structured output that cannot be written as JSON"
+    return type(result.text).__name__
 
 
 def _facts(result: Result, case: Case | None) -> str:

@@ -119,7 +119,9 @@ def add_usage(left: Usage, right: Usage) -> Usage:
 
 
 def bounded_json(value: Any) -> Any:
-    """Return a JSON value as it is, or a sentence in its place when it is nested so deeply that writing it again could fail."""
+    """Return a JSON value that can be written again by anyone: equal to the given one, but a number that is too large for a float is its name
+    as a text (``inf``), and a sentence stands for the whole where it is nested so deeply that writing it could fail.
+    """
     level: list[Any] = [value]
     for _ in range(_MAX_DEPTH):
         level = [
@@ -130,8 +132,16 @@ def bounded_json(value: Any) -> Any:
             if isinstance(child, dict | list)
         ]
         if not level:
-            return value
+            return _finite(value)
     return f"(an input nested more than {_MAX_DEPTH} levels deep)"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, dict):
+        return {key: _finite(held) for key, held in value.items()}
+    return [_finite(held) for held in value] if isinstance(value, list) else value
 
 
 class BackgroundTasks:

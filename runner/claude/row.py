@@ -11,6 +11,7 @@ from typing import Any
 
 from runner.claude.case import Case, Outcome, answer_of
 from runner.claude.notes import notes_of
+from runner.claude.readings import bounded_json
 
 
 def attempt_row(case: Case, outcome: Outcome) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def attempt_row(case: Case, outcome: Outcome) -> dict[str, Any]:
         "output": answer.text if measured else None,
         "output_source": answer.source,
         "unscored_output": None if measured else answer.text,
-        "structured_output": result.structured_output if measured and result is not None else None,
+        "structured_output": bounded_json(result.structured_output) if measured and result is not None else None,
         "skills_invoked": skills_invoked(case),
         "skill_call_inputs": [call.input for call in transcript.skill_calls if call.way == "tool"],
         "skill_calls": [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -70,14 +71,15 @@ def test_a_line_over_the_bound_is_dropped_and_flagged(limit: int) -> None:
         b'{"type": "\\ud83d", "a": "\x01"}',
         b"\x00",
         b"\xff\xfe",
-        b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+        b'{"a": ' + b"[" * 200_000 + b"]" * 199_999 + b"}",
+        b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"} x",
         b'{"a": ' + b"[" * 200_000,
         b'{"a":' * 200_000,
     ],
     ids=lambda line: repr(line[:24]),
 )
 def test_what_is_no_object_or_leaves_a_rest_is_unparsable(line: bytes) -> None:
-    """No JSON, a rest left over, a value that is no object, or nesting that nobody can read: the whole line is refused."""
+    """No JSON, a rest left over, a value that is no object, whatever its depth: the whole line is refused."""
     assert decode_line(line) is None
 
 
@@ -90,7 +92,9 @@ def test_what_is_no_object_or_leaves_a_rest_is_unparsable(line: bytes) -> None:
         (b'{"type": "a"} \t{"type": "b"}{}', ["a", "b", None]),
         (b'{"type": "a", "type": "b"}', ["b"]),
         (b'{"type": "a", "n": ' + b"9" * 5000 + b"}", ["a"]),
-        (b'{"type": ' + b"9" * 5000 + b"}", ["9" * 5000]),
+        (b'{"type": ' + b"9" * 5000 + b"}", [math.inf]),
+        (b'{"type": -' + b"9" * 5000 + b"}", [-math.inf]),
+        (b'{"type": "a", "x": ' + b"[" * 200_000 + b"]" * 200_000 + b'} {"type": "b"}', ["a", "b"]),
         (b'{"type": "a", "n": 1e999}', ["a"]),
         (b'{"type": "a", "b": "\\ud83d"}', ["a"]),
         (b'{"type": "a\\ud83d"}', ["a\ud83d"]),
@@ -100,7 +104,7 @@ def test_what_is_no_object_or_leaves_a_rest_is_unparsable(line: bytes) -> None:
     ids=lambda value: repr(value)[:30],
 )
 def test_what_can_be_read_is_read(line: bytes, types: list[str]) -> None:
-    """Joined values, duplicate keys (the last wins), huge numbers, lone surrogates and bad UTF-8 lose nothing."""
+    """Joined values, duplicate keys (the last wins), huge numbers, any depth, lone surrogates and bad UTF-8 lose nothing."""
     decoded = decode_line(line)
     assert decoded is not None
     assert [event.type for event in decoded.events] == types
