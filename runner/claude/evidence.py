@@ -2,7 +2,8 @@
 
 Boundary: pure. Not here: finding the witnesses' facts in bytes (transcript.py, wire.py), the outcome that follows (outcome.py).
 Rules: what init lists is evidence neither for nor against; it only tells whether a bare name is ambiguous. ``ran`` needs one way of loading
-(tool or slash) that both witnesses show; a transcript that cannot tell leaves it to the wire, and a bare transcript is judged by itself.
+(tool or slash) that both witnesses show; a transcript that cannot tell, by A3's own words (no replayed event and no call that names the skill),
+leaves it to the wire, and a bare transcript is judged by itself.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class TranscriptEvidence:
     """A replayed event is the skill's command tags; None when nothing was replayed, so that it cannot tell."""
     called: bool
     """A main-thread Skill call names the skill."""
+    again: bool
+    """The CLI's own text says that the called skill "is already loaded above"."""
     reference: bool
     """A main-thread Read call read the reference."""
 
@@ -109,6 +112,7 @@ def transcript_evidence(transcript: Transcript, requirement: Requirement) -> Tra
         tool=any(call.state == "loaded" for call in tools),
         slash=any(call.way == "slash" for call in named) if transcript.replays else None,
         called=bool(tools),
+        again=any(names_skill(requirement.names, name) for name in transcript.loaded_above),
         reference=any(requirement.is_reference(path) for path in transcript.references_read),
     )
 
@@ -145,9 +149,11 @@ def _by_both(seen: TranscriptEvidence, wire: WireEvidence, requirement: Requirem
         if loaded:
             return SkillVerdict("ran", wire=True)
         return SkillVerdict("absent", wire=False, code="skill-absent", message=_absent(requirement))
-    # One and the same way has both witnesses; where nothing was replayed the transcript cannot tell about a slash load.
-    if (seen.tool and wire.tool) or (seen.slash is not False and wire.slash):
-        return SkillVerdict("ran", transcript=seen.witness or None, wire=True)
+    # One and the same way has both witnesses. Where nothing was replayed, a good call that is answered by "already loaded above" is the transcript's
+    # own word for an earlier load, and the wire shows which one; a failed call is no such word, so that then the witnesses disagree.
+    slash = seen.slash if seen.slash is not None else seen.tool and seen.again
+    if (seen.tool and wire.tool) or (slash and wire.slash):
+        return SkillVerdict("ran", transcript=True, wire=True)
     if seen.witness or loaded:
         message = f"the transcript {_says(seen.tool, seen.slash)} and the requests {_says(wire.tool, wire.slash)} that {_unit(requirement)} was loaded"
         return SkillVerdict(
@@ -173,8 +179,9 @@ def _with_reference(
         message = f"the transcript shows {requirement.reference} read and the requests do not hold its text"
         return SkillVerdict("unproven", transcript=True, wire=False, code="witnesses-disagree", message=message)
     message = f"SKILL.md of {requirement.names[0]} was loaded, but {requirement.reference} was not read"
+    told = None if seen.witness is None else False
     return SkillVerdict(
-        "absent", transcript=False, wire=None if wire is None else False, code="skill-absent", message=message
+        "absent", transcript=told, wire=None if wire is None else False, code="skill-absent", message=message
     )
 
 

@@ -97,12 +97,15 @@ class Transcript(msgspec.Struct, frozen=True):
     background_at_result: bool = False
     skill_calls: tuple[SkillCall, ...] = ()
     """In order; of duplicate ids on one thread only the last (A8)."""
+    loaded_above: frozenset[str] = frozenset()
+    """Skills of which a harness-made main-thread text says that they are "already loaded above"."""
     replays: int = 0
     """Main-thread user events with ``isReplay: true``."""
     references_read: frozenset[str] = frozenset()
     """Paths with ``/references/`` in them that a main-thread Read call read without an error."""
     last_text: str | None = None
-    """The last non-blank main-thread text by a model other than ``<synthetic>``."""
+    """The last non-blank main-thread text by a model other than ``<synthetic>``, up to the answering result where there is one before it: what
+    a later turn said, which a task notification started, is no answer to the prompt (A8)."""
     models: tuple[str, ...] = ()
     """Models of main-thread messages in order of first appearance, without ``<synthetic>``."""
     rounds: int = 0

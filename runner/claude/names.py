@@ -15,12 +15,14 @@ READ_TOOL = "Read"
 CANONICAL_TOOL = {"Task": "Agent"}
 """The sub-agent tool is ``Task`` in init and in denials, ``Agent`` in calls and on the wire (case P15)."""
 
+_MESSAGE = r"<command-message>[^<]*</command-message>"
 _TAGS = re.compile(
-    r"\s*<command-message>[^<]*</command-message>"
-    r"\s*<command-name>/?(?P<name>[^<>\s][^<>]*)</command-name>"
-    r"\s*(?:<command-args>(?P<args>.*)</command-args>\s*)?",
+    rf"\s*(?P<before>{_MESSAGE}\s*)?<command-name>/?(?P<name>[^<>\s][^<>]*)</command-name>\s*(?P<after>{_MESSAGE}\s*)?"
+    r"(?:<command-args>.*</command-args>\s*)?",
     re.DOTALL,
 )
+"""One message and one name, in the pinned CLI's order or the other (A4 asks for the tags, not for their order), then arguments."""
+_ALREADY_LOADED = re.compile(r"\s*Skill /?(?P<name>\S+) is already loaded above\b")
 _REFUSED_BY_RULES = "Skill execution blocked by permission rules"
 _EXECUTE = re.compile(r"(?:<error>|^\s*)Execute skill: */?(?P<name>[\w:/.-]+)", re.MULTILINE)
 """The name runs as far as name characters go, so that ``cf`` is not ``cf-generate``; a sentence's full stop is cut off afterwards."""
@@ -88,7 +90,15 @@ def command_tags(text: str) -> str | None:
     if "<command-name>" not in text:
         return None
     found = _TAGS.fullmatch(text)
-    return found["name"].strip() if found else None
+    if found is None or (found["before"] is None) == (found["after"] is None):
+        return None
+    return found["name"].strip()
+
+
+def loaded_above(text: str) -> str | None:
+    """Return the skill of which the CLI's own text says that it "is already loaded above", else None: the call's load is an earlier one."""
+    found = _ALREADY_LOADED.match(text) if "already loaded above" in text else None
+    return found["name"] if found else None
 
 
 def whole_text(content: Any) -> str | None:
@@ -106,16 +116,15 @@ def whole_text(content: Any) -> str | None:
 
 
 def result_text(content: Any) -> str:
-    """Return the text of a tool result's content: a string, or its text blocks joined by line ends; anything else is left out."""
+    """Return the text of a tool result's content: a string, or the texts of its blocks joined by line ends; anything else is left out.
+
+    A block without a type, and a bare string among the blocks, is text as well: a refusal must not be missed for its form.
+    """
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(
-        block["text"]
-        for block in content
-        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
-    )
+    blocks = content if isinstance(content, list) else [content]
+    texts = (block.get("text") if isinstance(block, dict) else block for block in blocks)
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def good_result(block: dict[str, Any], tool_use_result: Any, skill: str | None) -> bool:

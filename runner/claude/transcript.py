@@ -15,7 +15,7 @@ from typing import Any
 from runner.claude import ledger
 from runner.claude.facts import Init, Result, SkillCall, Transcript, Usage
 from runner.claude.lines import BOM, JSON_BLANKS, Event, LineSplitter, decode_line, decode_object
-from runner.claude.names import READ_TOOL, SKILL_TOOL, called_name, command_tags, good_result, whole_text
+from runner.claude.names import READ_TOOL, SKILL_TOOL, called_name, command_tags, good_result, loaded_above, whole_text
 from runner.claude.readings import (
     BackgroundTasks,
     Tally,
@@ -82,6 +82,8 @@ class TranscriptParser:
         self._references: set[str] = set()
         self._replays = 0
         self._text: str | None = None
+        self._text_at_answer: str | None = None
+        self._loaded_above: set[str] = set()
         self._models: dict[str, None] = {}
         self._ids: set[int] = set()
         self._rounds = 0
@@ -153,9 +155,10 @@ class TranscriptParser:
             cost_usd=self._cost,
             background_at_result=self._background_at_result,
             skill_calls=tuple(self._skills.values()),
+            loaded_above=frozenset(self._loaded_above),
             replays=self._replays,
             references_read=frozenset(self._references),
-            last_text=self._text,
+            last_text=self._text if self._text_at_answer is None else self._text_at_answer,
             models=tuple(self._models),
             rounds=self._rounds,
             own_usage=self._own_usage,
@@ -229,6 +232,7 @@ class TranscriptParser:
             self._later_results += 1
         else:
             self._answering = result
+            self._text_at_answer = self._text
             self._later_results = 0
         self._background_at_result = self._background.running
 
@@ -300,13 +304,21 @@ class TranscriptParser:
             self._slash_load(whole_text(content))
         if isinstance(content, list):
             for block in content:
-                if isinstance(block, dict) and block.get("type") == "tool_result":
+                kind = block.get("type") if isinstance(block, dict) else None
+                if kind == "tool_result":
                     self._tool_result(block, event.tool_use_result, parent)
+                elif kind == "text" and parent is None and event.is_synthetic is True:
+                    self._already_loaded(block.get("text"))
 
     def _slash_load(self, text: str | None) -> None:
         name = command_tags(text) if text is not None else None
         if name is not None:
             self._skills.setdefault((None, f"\0slash {name}"), SkillCall(name, None, "slash", None, "loaded"))
+
+    def _already_loaded(self, text: Any) -> None:
+        name = loaded_above(text) if isinstance(text, str) else None
+        if name is not None and len(self._loaded_above) < _KEPT_NUMBERS:
+            self._loaded_above.add(name[:200])
 
     def _tool_result(self, block: dict[str, Any], tool_use_result: Any, parent: str | None) -> None:
         call_id = block.get("tool_use_id")

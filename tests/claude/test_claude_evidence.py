@@ -133,13 +133,26 @@ def test_both_witnesses_must_show_one_and_the_same_way(say: Any) -> None:
     tool = [say.skill("t1", "cf"), say.answer("t1")]
     bad = [say.skill("t1", "cf"), say.answer("t1", is_error=True)]
     slash, prose = [say.replay(say.tags("cf"))], [say.replay("do it")]
+    above, other_above = (
+        {
+            **say.replay([{"type": "text", "text": f"Skill /{name} is already loaded above; instructions unchanged."}]),
+            "isReplay": False,
+            "isSynthetic": True,
+        }
+        for name in ("cf", "cf-generate")
+    )
     rows = [
         (tool, ("tool",), "ran", True, True, None),
         (slash, ("slash",), "ran", True, True, None),
         ([*slash, *tool], ("slash",), "ran", True, True, None),
         ([*slash, *bad], ("slash",), "ran", True, True, None),
-        (tool, ("slash",), "ran", True, True, None),  # already loaded above, and nothing was replayed
-        (bad, ("slash",), "ran", None, True, None),  # a slash load before cannot be seen in such a transcript
+        ([*tool, above], ("slash",), "ran", True, True, None),
+        ([*bad, above], ("slash",), "unproven", False, True, "witnesses-disagree"),
+        ([*tool, other_above], ("slash",), "unproven", True, True, "witnesses-disagree"),
+        ([*tool, above], (), "unproven", True, False, "witnesses-disagree"),
+        ([*prose, *tool, above], ("slash",), "unproven", True, True, "witnesses-disagree"),
+        (tool, ("slash",), "unproven", True, True, "witnesses-disagree"),
+        (bad, ("slash",), "unproven", False, True, "witnesses-disagree"),
         ([], ("slash",), "ran", None, True, None),
         ([], ("tool",), "ran", None, True, None),
         ([], (), "absent", None, False, "skill-absent"),
