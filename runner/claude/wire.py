@@ -87,7 +87,7 @@ class _Search:
         if not text.startswith(_PREFIX):
             return False
         directory, separator, body = text[len(_PREFIX) :].partition("\n\n")
-        if not separator or "\n" in directory or not self._requirement.is_directory(directory):
+        if not separator or not body.strip() or "\n" in directory or not self._requirement.is_directory(directory):
             return False
         return self._requirement.body is None or body_matches(self._requirement.body, body)
 

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from runner.claude.lines import BOM, JSON_BLANKS, loads
+from runner.claude.readings import bounded_json
 from runner.errors import InputError
 from runner.gate.exchange import Exchange, Headers, Request
 
@@ -59,7 +60,8 @@ def _exchange(value: Any, number: int, where: str) -> Exchange:
         seq=number,
         kind="inference" if value["path"].split("?", 1)[0] == "/v1/messages" else "start-up",
         session=by_name.get(SESSION_HEADER, ""),
-        agent=by_name.get(AGENT_HEADER, ""),
+        agent=by_name.get(AGENT_HEADER, "")
+        or ("(empty)" if AGENT_HEADER in by_name else ""),  # no main thread sends it
         request=request,
     )
 
@@ -84,4 +86,4 @@ def _body(value: Any) -> bytes:
         return b""
     if isinstance(value, str):
         return value.encode(errors="surrogatepass")
-    return json.dumps(value).encode()
+    return json.dumps(bounded_json(value)).encode()
