@@ -16,8 +16,8 @@ from pathlib import Path
 from runner.bundle.format import PartRecord, build_manifest, file_name
 from runner.bundle.writer import encode_file
 from runner.canonical import sha256_hex
+from tests.bench.rig import child_environment, load
 
-_ROOT = Path(__file__).resolve().parents[2]
 _EXCHANGES = 12
 
 
@@ -54,8 +54,9 @@ def measure(directory: Path, arguments: Sequence[str], repeats: int) -> float:
     for _ in range(repeats):
         start = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "runner.cli", "list", str(directory), *arguments],
-            cwd=_ROOT,
+            [sys.executable, "-P", "-m", "runner.cli", "list", str(directory), *arguments],
+            cwd="/",
+            env=child_environment(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             check=True,
@@ -66,6 +67,7 @@ def measure(directory: Path, arguments: Sequence[str], repeats: int) -> float:
 
 def main(counts: Sequence[int] = (0, 1_000, 10_000), repeats: int = 3) -> None:
     """Print a row for each number of attempts: median seconds for people's text and for JSON, and microseconds for each attempt beyond an empty list."""
+    print(f"\nhermeval list (whole process); {load()}")
     sys.stdout.write(f"{'attempts':>8}  {'text s':>7}  {'json s':>7}  {'us/attempt':>10}\n")
     base = 0.0
     for count in counts:

@@ -50,7 +50,9 @@ def table(title: str, figures: Sequence[Figure], *, unit: float = 1e3, unit_name
         print(f"  {figure.name:38} {low:9.2f} {mid:9.2f} {high:9.2f}  {len(figure.seconds)} ({unit_name})")
 
 
-def versus(ours: Figure, theirs: Figure, *, at_most_ratio: float | None = None, at_most_more_s: float | None = None) -> None:
+def versus(
+    ours: Figure, theirs: Figure, *, at_most_ratio: float | None = None, at_most_more_s: float | None = None
+) -> None:
     """Print ratio and difference of two medians beside the aim."""
     ratio, more = ours.median / theirs.median, ours.median - theirs.median
     aims = []
@@ -58,9 +60,14 @@ def versus(ours: Figure, theirs: Figure, *, at_most_ratio: float | None = None, 
         aims.append(f"ratio at most {at_most_ratio:.2f}: {'met' if ratio <= at_most_ratio else 'MISSED'}")
     if at_most_more_s is not None:
         aims.append(f"at most {at_most_more_s * 1e3:.0f} ms more: {'met' if more <= at_most_more_s else 'MISSED'}")
-    print(f"  -> {ours.name} / {theirs.name}: {ratio:.3f}x, {more * 1e3:+.2f} ms" + (f"   aim {'; '.join(aims)}" if aims else ""))
+    print(
+        f"  -> {ours.name} / {theirs.name}: {ratio:.3f}x, {more * 1e3:+.2f} ms"
+        + (f"   aim {'; '.join(aims)}" if aims else "")
+    )
 
 
 def aim(figure: Figure, at_most_s: float) -> None:
     """Print one median beside its absolute aim."""
-    print(f"  -> {figure.name}: {figure.median * 1e3:.1f} ms   aim at most {at_most_s * 1e3:.0f} ms: {'met' if figure.median <= at_most_s else 'MISSED'}")
+    print(
+        f"  -> {figure.name}: {figure.median * 1e3:.1f} ms   aim at most {at_most_s * 1e3:.0f} ms: {'met' if figure.median <= at_most_s else 'MISSED'}"
+    )
