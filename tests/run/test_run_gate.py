@@ -175,7 +175,7 @@ def test_a_request_over_a_ceiling_is_not_sent_and_ends_the_run(
         assert refusal in done.row["outcome"]["message"]
 
 
-ALWAYS = {"when": {}, "times": None}
+ALWAYS: dict[str, Any] = {"when": {}, "times": None}
 ENDINGS: dict[str, tuple[list[dict[str, Any]], list[str], str, str]] = {
     # script, options, outcome code, a word of the message
     "unscripted": (replies(tool("Skill", "toolu_1", skill="workflow")), [], "gate-refused", "unscripted"),
