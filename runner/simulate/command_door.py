@@ -31,7 +31,7 @@ def command_program(port: int) -> bytes:
 def parse_command(body: bytes) -> Call | None:
     """Return the call in a request's body: mode, name, arguments, each but the last ended by a line feed. None for anything else."""
     try:
-        mode, name, args = body.decode("utf-8", "surrogateescape").split("\n", 2)
+        mode, name, args = body.decode("utf-8", "backslashreplace").split("\n", 2)
     except ValueError:
         return None
     match mode:

@@ -104,6 +104,9 @@ def begin(contract: Contract) -> Running:
 
 def step(contract: Contract, running: Running, call: Call) -> Step:
     """Take one call. Never raises for anything that a caller can send."""
+    call = replace(
+        call, tool=None if call.tool is None else plain(call.tool)[:MAX_NAME], args_text=plain(call.args_text)
+    )
     match call.mode:
         case "list":
             listed = [{"name": tool.name, "description": tool.description} for tool in contract.tools]
@@ -174,10 +177,10 @@ def _row(
         index=running.calls,
         door=call.door,
         mode=call.mode,
-        tool=None if call.tool is None else plain(call.tool[:MAX_NAME]),
+        tool=call.tool,
         writes=tool is not None and tool.writes,
         args=args,
-        args_text=plain(call.args_text) if call.mode == "call" and args is None else None,
+        args_text=call.args_text if call.mode == "call" and args is None else None,
         result=answer.result,
         exit_status=answer.exit_status,
         status=answer.status,
@@ -195,8 +198,6 @@ def _arguments(text: str) -> tuple[dict[str, Json] | None, str]:
         canonical_json(value)
     except StrictJsonError as error:
         return None, f"the arguments are not usable: {error.message.partition(': ')[0]}"
-    except UnicodeEncodeError:
-        return None, "the arguments are not UTF-8"
     except ValueError as error:
         return None, f"the arguments are not usable: {error}"
     if not isinstance(value, dict):
@@ -268,7 +269,7 @@ def _stands(document: Json, pointer: str, value: Json) -> bool:
 
 
 def _unknown(call: Call) -> Answer:
-    return _rejected(f"there is no tool {(call.tool or '')[:MAX_NAME]}")
+    return _rejected(f"there is no tool {call.tool or ''}")
 
 
 def _rejected(message: str) -> Answer:

@@ -1,7 +1,7 @@
 """The call trace: one row for everything that was asked of the simulator, kept by the simulator and never by the worker (B13).
 
 Boundary: pure. Not here: how a row comes to be (machine.py), what profiles make of it (profiles/_trace.py, which reads rows as plain JSON).
-Rules: a row is a value of the canonical subset. ``door`` and ``tool_use_id`` say how a call came and are the only fields in which the two doors may differ (``same_rows``).
+Rules: a row is a value of the canonical subset. ``door`` and ``tool_use_id`` say how a call came and are the only fields in which the two doors may differ (compare.py).
 A new field of a row is additive.
 """
 
@@ -64,15 +64,6 @@ class Turned(Value):
 def plain(text: str) -> str:
     """Return the text with lone surrogates spelt out, so that it can stand in canonical JSON."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def same_rows(one: tuple[Row, ...], other: tuple[Row, ...]) -> bool:
-    """Whether two traces tell of the same calls, by whichever door."""
-    return [_bare(row) for row in one] == [_bare(row) for row in other]
-
-
-def _bare(row: Row) -> bytes:
-    return canonical_json(row.model_dump(mode="json", exclude={"door", "tool_use_id"}))
 
 
 def trace_part(contract: Contract, rows: tuple[Row, ...], state: State, turned: Turned) -> bytes:
