@@ -76,7 +76,8 @@ class TranscriptParser:
         self._cost: float | None = None
         self._background = BackgroundTasks()
         self._background_at_result = False
-        self._skills: dict[tuple[str | None, str], SkillCall] = {}
+        self._skills: dict[tuple[str | None, str, str | int], SkillCall] = {}
+        """By thread, kind (``call``, ``anonymous``, ``slash``) and call id, number or name: no id that was made up can touch another kind."""
         self._anonymous = 0
         self._reads: dict[str, str] = {}
         self._references: set[str] = set()
@@ -281,15 +282,17 @@ class TranscriptParser:
         name, call_id = block.get("name"), block.get("id")
         known_id = call_id if isinstance(call_id, str) else None
         if known_id is not None:
-            self._skills.pop((parent, known_id), None)
+            self._skills.pop((parent, "call", known_id), None)
             if parent is None:
                 self._reads.pop(known_id, None)
         if name == SKILL_TOOL:
-            if known_id is None:
-                self._anonymous += 1
             raw = block.get("input")
             call = SkillCall(called_name(raw), bounded_json(raw), "tool", parent, "no-result", known_id or "")
-            self._skills[(parent, known_id if known_id is not None else f"\0{self._anonymous}")] = call
+            if known_id is not None:
+                self._skills[(parent, "call", known_id)] = call
+            else:
+                self._anonymous += 1
+                self._skills[(parent, "anonymous", self._anonymous)] = call
         elif name == READ_TOOL and parent is None and known_id is not None and isinstance(block.get("input"), dict):
             path = block["input"].get("file_path")
             if isinstance(path, str) and "/references/" in path:
@@ -313,7 +316,7 @@ class TranscriptParser:
     def _slash_load(self, text: str | None) -> None:
         name = command_tags(text) if text is not None else None
         if name is not None:
-            self._skills.setdefault((None, f"\0slash {name}"), SkillCall(name, None, "slash", None, "loaded"))
+            self._skills.setdefault((None, "slash", name), SkillCall(name, None, "slash", None, "loaded"))
 
     def _already_loaded(self, text: Any) -> None:
         name = loaded_above(text) if isinstance(text, str) else None
@@ -324,10 +327,10 @@ class TranscriptParser:
         call_id = block.get("tool_use_id")
         if not isinstance(call_id, str):
             return
-        call = self._skills.get((parent, call_id))
+        call = self._skills.get((parent, "call", call_id))
         if call is not None:
             state = "loaded" if good_result(block, tool_use_result, call.name) else "failed"
-            self._skills[(parent, call_id)] = SkillCall(call.name, call.input, "tool", parent, state, call_id)  # type: ignore[arg-type]
+            self._skills[(parent, "call", call_id)] = SkillCall(call.name, call.input, "tool", parent, state, call_id)  # type: ignore[arg-type]
         if parent is None:
             path = self._reads.get(call_id)
             if path is not None and not block.get("is_error"):

@@ -14,6 +14,7 @@ from runner.claude.names import (
     canonical_tool,
     command_tags,
     good_result,
+    loaded_above,
     names_skill,
     refusal_text,
     result_text,
@@ -135,6 +136,15 @@ def test_a_refusal_condemns_its_own_skill_only(text: str, skill: str, refused: b
         ("<command-message>cf</command-message>\n<command-name>cf</command-name>", "cf"),
         ("please <command-message>cf</command-message>\n<command-name>/cf</command-name>", None),
         ("<command-message>cf</command-message>\n<command-name>/cf</command-name> and more", None),
+        (
+            "<command-name>/cf</command-name>\n<command-message>cf</command-message>\n<command-args>x</command-args>",
+            "cf",
+        ),
+        (
+            "<command-message>a</command-message><command-name>/cf</command-name><command-message>b</command-message>",
+            None,
+        ),
+        ("<command-name>/cf</command-name><command-name>/cf</command-name><command-message>b</command-message>", None),
         ("<command-name>/cf</command-name>", None),
         ("<command-message>cf</command-message>\n<command-name></command-name>", None),
         ("/cf write a plan", None),
@@ -144,6 +154,34 @@ def test_a_refusal_condemns_its_own_skill_only(text: str, skill: str, refused: b
 def test_command_tags_must_be_the_whole_text(text: str, name: str | None) -> None:
     """A load is told by tags that are the whole content; tags inside prose are prose (A4)."""
     assert command_tags(text) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Skill /cf is already loaded above; instructions unchanged. Arguments: x", "cf"),
+        ("Skill cf is already loaded above", "cf"),
+        ("Skill /p:cf is already loaded above; instructions unchanged.", "p:cf"),
+        ("The text says: Skill /cf is already loaded above", None),
+        ("Skill /cf is already loaded aboveboard", None),
+        ("Skill /cf was loaded", None),
+        ("", None),
+    ],
+)
+def test_the_clis_word_for_an_earlier_load(text: str, name: str | None) -> None:
+    """It stands at the text's start and names the skill; anything else is no such word."""
+    assert loaded_above(text) == name
+
+
+def test_a_results_text_is_found_in_any_form_of_content() -> None:
+    """Text blocks, blocks without a type, a single block and bare strings are text; images, numbers and null are none."""
+    assert (
+        result_text([{"type": "text", "text": "a"}, {"text": "b"}, "c", {"type": "image", "source": {}}, 7])
+        == "a\nb\nc"
+    )
+    assert result_text({"type": "text", "text": "a"}) == "a"
+    nothing: tuple[Any, ...] = (None, 7, [], {}, [None])
+    assert [result_text(content) for content in nothing] == [""] * 5
 
 
 def test_content_is_whole_only_as_text() -> None:

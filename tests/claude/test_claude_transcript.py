@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.claude.case import Case
+from runner.claude.evidence import Requirement, judge_skill
 from runner.claude.facts import Transcript
+from runner.claude.outcome import classify
+from runner.claude.row import attempt_row
 from runner.claude.transcript import TranscriptParser
 
 
@@ -67,6 +71,14 @@ def test_a_sub_agents_load_is_listed_with_its_parent(say: Any) -> None:
         say.answer("t1", is_error=True),
     )
     assert _states(facts) == [("cf", "loaded", "toolu_agent"), ("cf", "failed", None)]
+
+
+def test_a_made_up_id_touches_no_slash_load(say: Any) -> None:
+    """Whatever text a call's or a result's id is, a slash load and a call without an id stay what they are."""
+    events = [say.replay(say.tags("cf")), say.skill(None, "other")]
+    for made_up in ("\0slash cf", "slash", "cf", "\x001", "1"):
+        facts = say.whole(*events, say.call(made_up, "Bash", {}), say.answer(made_up, "no", is_error=True))
+        assert _states(facts) == [("cf", "loaded", None), ("other", "no-result", None)]
 
 
 @pytest.mark.parametrize("call_id", [None, 7, ["t1"], {}])
@@ -134,6 +146,17 @@ def test_text_without_a_model_or_as_a_string_is_text(say: Any) -> None:
     """An unknown model is another model than the pseudo-model; content may be one string."""
     event = {"type": "assistant", "message": {"id": "a", "content": "plain"}}
     assert say.whole(event).last_text == "plain"
+
+
+def test_a_later_turns_text_is_no_answer_to_the_prompt(say: Any) -> None:
+    """With a blank answering result, the last text up to it answers; a later text does only where there was none before (A8)."""
+    noted = [say.text("noted"), say.result(result="noted", origin={"kind": "task-notification"})]
+    assert say.parse(say.init(), say.text("first"), say.result(result=""), *noted).last_text == "first"
+    assert say.parse(say.init(), say.result(result=""), *noted).last_text == "noted"
+    assert (
+        say.parse(say.init(), say.text("first"), say.result(), say.text("second"), say.result(result="")).last_text
+        == "second"
+    )
 
 
 def test_the_answering_result_is_the_last_of_the_prompt(say: Any) -> None:
@@ -292,6 +315,7 @@ _SCALARS = (
     st.none()
     | st.booleans()
     | st.integers(-5, 5)
+    | st.sampled_from([0.5, float("inf")])
     | st.sampled_from(["", "x", "init", "result", "cf", "t1", "Skill", "<synthetic>", "\ud800"])
 )
 _ANY = st.recursive(
@@ -352,10 +376,13 @@ _EVENT = st.fixed_dictionaries(
 
 @given(st.lists(_EVENT, max_size=6))
 def test_any_events_give_facts(events: list[Any]) -> None:
-    """Whatever JSON stands in whatever field, the parser gives facts and raises nothing."""
+    """Whatever JSON stands in whatever field, there are facts and a row that any JSON reader can read, and nothing is raised."""
     parser = TranscriptParser()
-    parser.feed(b"".join(json.dumps(event).encode() + b"\n" for event in events))
-    assert parser.close().events_seen == len(events)
+    parser.feed(b"".join(json.dumps(event).replace("Infinity", "1e999").encode() + b"\n" for event in events))
+    facts = parser.close()
+    assert facts.events_seen == len(events)
+    case = Case(transcript=facts, skill=judge_skill(facts, Requirement.parse("cf"), None))
+    json.dumps(attempt_row(case, classify(case)), allow_nan=False)
 
 
 @given(st.binary(max_size=300), st.integers(1, 50))
