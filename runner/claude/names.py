@@ -24,7 +24,7 @@ _TAGS = re.compile(
 """One message and one name, in the pinned CLI's order or the other (A4 asks for the tags, not for their order), then arguments."""
 _ALREADY_LOADED = re.compile(r"\s*Skill /?(?P<name>\S+) is already loaded above\b")
 _REFUSED_BY_RULES = "Skill execution blocked by permission rules"
-_EXECUTE = re.compile(r"(?:<error>|^\s*)Execute skill: */?(?P<name>[\w:/.-]+)", re.MULTILINE)
+_EXECUTE = re.compile(r"(?:<error>\s*|^\s*(?:Error: *)?)Execute skill: */?(?P<name>[\w:/.-]+)", re.MULTILINE)
 """The name runs as far as name characters go, so that ``cf`` is not ``cf-generate``; a sentence's full stop is cut off afterwards."""
 
 
@@ -132,6 +132,8 @@ def good_result(block: dict[str, Any], tool_use_result: Any, skill: str | None) 
     if block.get("is_error"):
         return False
     if isinstance(tool_use_result, dict) and tool_use_result.get("success") is False:
+        return False
+    if isinstance(tool_use_result, str) and refusal_text(tool_use_result, skill or ""):
         return False
     text = result_text(block.get("content"))
     if text.lstrip().startswith("<tool_use_error>"):
