@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
+from runner.bundle import AttemptContent, write_attempt
+from runner.claude.wirefile import read_wire_file
 from runner.cli.show import judge_transcript
+from runner.errors import RunnerError
+
+CASES = Path(__file__).resolve().parents[1] / "cases"
 
 Row = tuple[str, str | None, str | None, bool | None, bool | None]
 """Outcome, code, skill state, and each witness's word."""
@@ -476,3 +481,28 @@ def test_a_reference_unit(judge: Callable[..., Row], events: list[Any], requests
     """A7: SKILL.md and the reference; SKILL.md alone is absent."""
     wire = None if requests is None else data(*requests)
     assert judge(data(INIT, *events, text(), RESULT), "cf/references/a.md", wire=wire) == expected
+
+
+def test_the_requests_of_an_attempt_are_a_wire_file_too(tmp_path: Path) -> None:
+    """The same requests as JSON lines and in an attempt give one verdict; a refused request and a sub-agent's count in neither; a damaged attempt is no evidence."""
+    transcript = CASES / "transcripts" / "slash_replayed.jsonl"
+    lines = CASES / "wire" / "first_party_slash_replayed.jsonl"
+    exchanges = read_wire_file(lines.read_bytes(), "w")
+
+    def judged(wire: Path) -> dict[str, Any]:
+        return judge_transcript(transcript, "cf", wire, 0, lambda _: None)
+
+    def kept(name: str, **changed: Any) -> Path:
+        found = [exchange.model_copy(update=changed) for exchange in exchanges]
+        (tmp_path / name).mkdir()
+        return write_attempt(tmp_path / name, AttemptContent("a", {}, {"plan.json": b"{}"}, found))
+
+    whole = kept("whole")
+    assert judged(whole) == judged(lines)
+    assert judged(whole)["witnesses"] == {"transcript": True, "wire": True}
+    for path in (kept("refused", kind="refused"), kept("agent", agent="a0")):
+        assert judged(path)["outcome"]["code"] == "witnesses-disagree"
+    bent = tmp_path / "bent.attempt"
+    bent.write_bytes(whole.read_bytes()[:-40])
+    with pytest.raises(RunnerError):
+        judged(bent)
