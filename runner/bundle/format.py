@@ -38,6 +38,8 @@ MAX_TOTAL_BYTES = 8 << 30
 EXCHANGES_PART = "exchanges.json"
 OBSERVATIONS_PART = "observations.json"
 PLAN_PART = "plan.json"
+CONTROL_PART = "control.json"
+"""Only in a negative control: how its output was mutated, and from what (B9)."""
 _ORDER = (
     "fixture.json",
     "skill-tree.json",
@@ -50,6 +52,7 @@ _ORDER = (
     "transcript.jsonl",
     "stderr",
     "output.txt",
+    CONTROL_PART,
     "workspace.json",
     "workspace/",
     "contract.json",

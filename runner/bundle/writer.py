@@ -63,8 +63,8 @@ class AttemptContent:
     exchanges: Sequence[Exchange] = ()
 
 
-def write_attempt(directory: Path, content: AttemptContent) -> Path:
-    """Save an attempt in ``directory`` (made where missing) and return the path of its file, ``<fixture>-<first 12 of id>.attempt``.
+def write_attempt(directory: Path, content: AttemptContent, *, name: str | None = None) -> Path:
+    """Save an attempt in ``directory`` (made where missing) and return the path of its file, ``name`` or ``<fixture>-<first 12 of id>.attempt``.
 
     Raises:
         BundleExists: that attempt is there already.
@@ -78,7 +78,7 @@ def write_attempt(directory: Path, content: AttemptContent) -> Path:
             content.fixture_id, _plan_digest(records), __version__, content.summary, records
         )
         directory.mkdir(parents=True, exist_ok=True)
-        final = directory / file_name(content.fixture_id, manifest.id)
+        final = directory / (name or file_name(content.fixture_id, manifest.id))
         _write(final, data, list(zip(records, (source for _, source in parts), strict=True)))
     except OSError as error:
         reason = _FULL.get(error.errno or 0) or error.strerror or str(error)
@@ -152,7 +152,7 @@ def _write(final: Path, manifest: bytes, parts: Sequence[tuple[PartRecord, bytes
                 file.write(piece)
             file.flush()
             os.fsync(fd)
-            _publish(temporary, final)
+            publish(temporary, final)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -186,7 +186,8 @@ def encode_file(manifest: bytes, parts: Sequence[tuple[PartRecord, bytes | Path]
     yield encode_index(frames)
 
 
-def _publish(temporary: Path, final: Path) -> None:
+def publish(temporary: Path, final: Path) -> None:
+    """Give a whole file its final name, which must be free; the temporary name may stay. Raises: BundleExists, OSError."""
     try:
         os.link(temporary, final)
     except FileExistsError:

@@ -1,0 +1,99 @@
+"""Whether a saved worker attempt may be graded at all: every record is there, and they agree (B8, B9).
+
+Boundary: reads an opened attempt. Not here: the bytes' integrity (runner/bundle/reader.py checked every digest before), the outcome (runner/assess.py).
+Rules: an attempt whose records are missing or contradict each other gives no verdict, whoever rewrote it and however well its digests add up. The output is the one that the
+generation record gives, or a negative control says how it differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runner.assess import EVIDENCE_PART, Assessment, concluded
+from runner.bundle.format import EXCHANGES_PART, OBSERVATIONS_PART, PLAN_PART
+from runner.bundle.reader import Attempt
+from runner.canonical import canonical_json, digest_of, sha256_hex
+from runner.errors import BundleCorrupt
+from runner.grade.control import OUTPUT_PART, Control, check_control, stored_control
+from runner.plan import Plan
+
+REQUIRED = (
+    "fixture.json",
+    "skill-tree.json",
+    PLAN_PART,
+    "sandbox.json",
+    "toolchain.json",
+    EXCHANGES_PART,
+    "transcript.jsonl",
+    EVIDENCE_PART,
+    OBSERVATIONS_PART,
+)
+
+
+def require_records(attempt: Attempt) -> None:
+    """Check that no record is missing. Raises: BundleCorrupt, naming it."""
+    for name in REQUIRED:
+        if not attempt.has(name):
+            raise BundleCorrupt("the attempt lacks a record, so it cannot be graded", where=f"part {name}", hint=_HINT)
+
+
+def require_agreement(attempt: Attempt, plan: Plan, assessment: Assessment, stored: Any) -> Control | None:
+    """Check that the records agree with each other; return the control record of a negative control.
+
+    Raises: BundleCorrupt, naming the record that does not agree.
+    """
+    if sha256_hex(attempt.part(PLAN_PART)) != attempt.manifest.plan_sha256:
+        raise _disagrees(PLAN_PART, "the manifest names another plan")
+    if sha256_hex(attempt.part("fixture.json")) != plan.fixture.sha256 or attempt.manifest.fixture != plan.fixture.id:
+        raise _disagrees("fixture.json", "the plan names another fixture")
+    if attempt.json("toolchain.json") != plan.toolchain:
+        raise _disagrees("toolchain.json", "the plan names other tools")
+    _require_tree(attempt, plan)
+    if canonical_json(concluded(assessment)) != canonical_json(stored):
+        raise _disagrees(EVIDENCE_PART, "its conclusions do not follow from the evidence")
+    return _require_output(attempt, assessment.answer)
+
+
+def _require_tree(attempt: Attempt, plan: Plan) -> None:
+    tree = attempt.json("skill-tree.json")
+    files = tree.get("files") if isinstance(tree, Mapping) else None
+    if not isinstance(files, list) or not isinstance(tree, Mapping):
+        raise _disagrees("skill-tree.json", "it lists no files")
+    if digest_of(files) != plan.skills.digest or tree.get("digest") != plan.skills.digest:
+        raise _disagrees("skill-tree.json", "the plan names another skill tree")
+    kept = {part.name: part.sha256 for part in attempt.manifest.parts if part.name.startswith("skill-tree/")}
+    listed = {f"skill-tree/{file.get('path')}": file.get("sha256") for file in files if isinstance(file, Mapping)}
+    if kept != listed:
+        raise _disagrees("skill-tree.json", "its files are not those that are kept")
+
+
+def _require_output(attempt: Attempt, answer: str | None) -> Control | None:
+    control = stored_control(attempt)
+    if answer is None:
+        if attempt.has(OUTPUT_PART) or control is not None:
+            raise _disagrees(OUTPUT_PART, "the generation record has no output")
+        return None
+    if not attempt.has(OUTPUT_PART):
+        raise _disagrees(OUTPUT_PART, "the output is missing")
+    data = attempt.part(OUTPUT_PART)
+    if control is not None:
+        check_control(control, attempt.manifest, answer, output_text(data))
+    elif data != answer.encode("utf-8", "surrogatepass"):
+        raise _disagrees(OUTPUT_PART, "it is not the output of the generation record, and no negative control either")
+    return control
+
+
+def output_text(data: bytes) -> str:
+    """Return the part ``output.txt`` as text. Raises: BundleCorrupt."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise BundleCorrupt("the output is no text", where=f"part {OUTPUT_PART}", hint=_HINT) from error
+
+
+_HINT = "get the attempt again from where it came from; a rewritten attempt is not graded"
+
+
+def _disagrees(name: str, why: str) -> BundleCorrupt:
+    return BundleCorrupt(f"the attempt's records do not agree: {why}", where=f"part {name}", hint=_HINT)
