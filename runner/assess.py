@@ -255,7 +255,7 @@ def assess_attempt(attempt: Attempt) -> tuple[Assessment, Any]:
     Raises: BundleCorrupt for a part that is missing or is not what its name says.
     """
     plan = stored_plan(attempt)
-    return assess_parts(attempt, plan, _stored_texts(attempt, plan))
+    return assess_parts(attempt, plan, stored_texts(attempt, plan))
 
 
 def assess_parts(attempt: Attempt, plan: RunPlan, unit_texts: Mapping[str, str]) -> tuple[Assessment, Any]:
@@ -323,7 +323,13 @@ def _stored_evidence(attempt: Attempt) -> tuple[RunFacts, GateFacts, Any]:
     return run, gate, stored
 
 
-def _stored_texts(attempt: Attempt, plan: Plan) -> dict[str, str]:
+def stored_run(attempt: Attempt) -> RunFacts:
+    """Return what was seen of an attempt's run from outside. Raises: BundleCorrupt."""
+    return _stored_evidence(attempt)[0]
+
+
+def stored_texts(attempt: Attempt, plan: Plan) -> dict[str, str]:
+    """Return the staged texts of the unit under test, as the attempt keeps them. Raises: BundleCorrupt."""
     if plan.unit.base_dir is None:
         return {}
     folder = plan.unit.base_dir.rstrip("/").rsplit("/", 1)[-1]

@@ -11,6 +11,7 @@ only ever mean *error* (exit 2): pass and fail are values.
     ├─ GradingError       an answer could not be graded: GraderFault NotJudged
     ├─ GateError          the provider side could not be set up: GateUnavailable PriceUnknown KeyMissing
     ├─ SimulatorUnavailable  the simulated service did not come up, or died
+    ├─ ReproduceImpossible  an attempt cannot be run again and compared
     └─ SandboxFailure     wraps what sandbox/ raised
 """
 
@@ -188,6 +189,12 @@ class SimulatorUnavailable(RunnerError):
     """The simulated service did not come up, or died; nothing of its run is measured (B14)."""
 
     code = "simulator-unavailable"
+
+
+class ReproduceImpossible(RunnerError):
+    """An attempt cannot be run again and compared: no exchanges, another toolchain, a plan that is not its own. Not a difference: exit 2."""
+
+    code = "reproduce-impossible"
 
 
 class SandboxFailure(RunnerError):

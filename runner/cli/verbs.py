@@ -14,6 +14,7 @@ import click
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run fixtures: the real CLI on the real skill, in a sandbox, through the gate."),
     "judge": ("judge", "Judge attempts by their rubric: a separate, isolated model run for each vote."),
+    "reproduce": ("reproduce", "Run attempts again on their recorded exchanges and compare bit for bit."),
     "show": ("show", "Show one attempt, or judge a saved transcript."),
     "list": ("list_", "List the attempts of a directory."),
     "verify": ("verify", "Check what an attempt claims, one line a claim."),

@@ -249,7 +249,15 @@ class Serving:
             request.writer, self._recorder, draft, scrubber, response_bytes=self._settings.ceilings.response_bytes
         )
         asked = UpstreamRequest(
-            draft.seq, decision.endpoint, head.target, head.headers, body, decision.document, draft.session, draft.agent
+            draft.seq,
+            decision.endpoint,
+            head.target,
+            head.headers,
+            body,
+            decision.document,
+            draft.session,
+            draft.agent,
+            lambda: self._recorder.arrived,
         )
         try:
             return await self._answer(request, asked, relay, draft)

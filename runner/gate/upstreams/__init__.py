@@ -8,7 +8,7 @@ answers 502); once it has answered, its body may end early with ``UpstreamCut``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -34,6 +34,8 @@ class UpstreamRequest:
     session: str
     agent: str
     """The sub-agent's id, or empty for the main thread."""
+    arrived: Callable[[], int] = lambda: 0
+    """How many requests, start-up ones aside, have arrived at the gate by the time it is called (replay.md R4)."""
 
     @property
     def stream(self) -> bool:

@@ -1,0 +1,81 @@
+"""A transcript in the form in which two runs of one plan are compared (DESIGN "Bit for bit"; facts/namespaces-and-gate.md "Same bytes").
+
+Boundary: pure. Not here: the rules for text (runner/gate/rules.py), the comparison of whole attempts (runner/reproduce.py).
+Rules: left out are event ids, stamps and everything measured in milliseconds, by the names of their keys; text goes through the same rules as requests. Nothing else is changed, so that
+whatever else differs is seen. Events of parallel tools and sub-agents come as they come: where only the order differs, that is counted as ``event-order``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from runner.claude.lines import loads
+from runner.difference import Difference, first_difference, text_difference
+from runner.gate.rules import canonical_value
+
+EVENT_ORDER = "event-order"
+LEFT_OUT = frozenset({"uuid", "timestamp", "logical_parent_uuid"})
+
+
+@dataclass(frozen=True)
+class CanonicalEvents:
+    """A transcript's events in order, each as canonical JSON, with what the rules replaced."""
+
+    events: tuple[str, ...]
+    values: tuple[tuple[tuple[str, str], ...], ...]
+
+
+def canonical_events(transcript: bytes) -> CanonicalEvents:
+    """Return a transcript's lines in canonical form; a line that is no JSON stands as it is."""
+    events, values = [], []
+    for line in transcript.split(b"\n"):
+        if not line.strip():
+            continue
+        found: list[tuple[str, str]] = []
+        try:
+            value = canonical_value(_without_measures(loads(line)), found)
+            events.append(json.dumps(value, sort_keys=True, separators=(",", ":")))
+        except (ValueError, RecursionError):
+            events.append(line.decode("utf-8", "backslashreplace"))
+        values.append(tuple(found))
+    return CanonicalEvents(tuple(events), tuple(values))
+
+
+def compare_events(recorded: CanonicalEvents, now: CanonicalEvents) -> tuple[Counter[str], Difference | None]:
+    """Return which rules were needed and how often, and the first difference that no rule explains."""
+    if recorded.events == now.events:
+        pairs = zip(recorded.values, now.values, strict=True)
+        return Counter(
+            rule for olds, news in pairs for (rule, old), (_, new) in zip(olds, news, strict=True) if old != new
+        ), None
+    if sorted(recorded.events) == sorted(now.events):
+        moved = sum(old != new for old, new in zip(recorded.events, now.events, strict=True))
+        return Counter({EVENT_ORDER: moved}), None
+    for number, (old, new) in enumerate(zip(recorded.events, now.events, strict=False), 1):
+        if old != new:
+            return Counter(), _event_difference(old, new, f"/event/{number}")
+    count = min(len(recorded.events), len(now.events)) + 1
+    return Counter(), Difference(f"/event/{count}", f"{len(recorded.events)} events", f"{len(now.events)} events")
+
+
+def _event_difference(old: str, new: str, pointer: str) -> Difference:
+    try:
+        found = first_difference(json.loads(old), json.loads(new), pointer)
+    except ValueError:
+        found = None
+    return found or text_difference(old, new, pointer)
+
+
+def _without_measures(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _without_measures(item)
+            for key, item in value.items()
+            if key not in LEFT_OUT and not key.endswith("_ms")
+        }
+    if isinstance(value, list):
+        return [_without_measures(item) for item in value]
+    return value
