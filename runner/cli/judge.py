@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from runner.cli.interrupt import INTERRUPTS
 from runner.cli.run import ROOT
 from runner.errors import RunnerError
 from runner.text import visible
@@ -117,9 +118,9 @@ def command(attempts: tuple[Path, ...], rule: Rule, as_json: bool, **options: An
         for out in {candidate.out for candidate in candidates.values()}:
             check_out(out)
         _say_who(options, len(candidates), len(terms.seats))
-        judgements = judge_attempts(
-            list(candidates.values()), terms, open_machine(environ), tell=_tell, cancelled=threading.Event()
-        )
+        machine, cancelled = open_machine(environ), threading.Event()
+        with INTERRUPTS.deferred(cancelled.set):
+            judgements = judge_attempts(list(candidates.values()), terms, machine, tell=_tell, cancelled=cancelled)
     for place, (number, candidate) in enumerate(candidates.items()):
         own = judgements[place * len(terms.seats) : (place + 1) * len(terms.seats)]
         ids = [criterion.id for criterion in candidate.fixture.rubric]

@@ -128,23 +128,15 @@ def judge_attempts(
     sources = [
         terms.source(candidate.fixture) for candidate, _, _ in work
     ]  # a missing script is found before a run is paid
-    stop = threading.Event()
 
     def one(candidate: Candidate, vote: int, model: str | None, source: Source) -> Judgement:
-        if stop.is_set() or cancelled.is_set():
+        if cancelled.is_set():
             raise Cancelled
         return judge_once(candidate, vote, model, source, terms, machine, tell=tell, cancelled=cancelled)
 
-    pool = ThreadPoolExecutor(max_workers=terms.jobs, thread_name_prefix="hermeval-judge")
-    try:
+    with ThreadPoolExecutor(terms.jobs, "hermeval-judge") as pool:
         futures = [pool.submit(one, *item, source) for item, source in zip(work, sources, strict=True)]
         wait(futures)
-    except BaseException:
-        stop.set()
-        cancelled.set()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
     return [future.result() for future in futures]
 
 
@@ -184,8 +176,13 @@ def judge_once(
         work = Work(plan=plan, fixture_source=candidate.fixture.source, tree=tree, skill_files={})
         assessment, judgement = conclude(plan, assess_run(work, seen, machine), seen.exchanges)
         kept, _ = keep(work, seen, assessment, job, machine)
+    except Cancelled:
+        raise
     except RunnerError as error:
         return _unkept(candidate, vote, model, judgement, error)
+    except Exception as bug:  # noqa: BLE001  one vote's bug stops no other
+        defect = RunnerError(f"{type(bug).__name__}: {bug}", hint="this is a defect of hermeval; report it")
+        return _unkept(candidate, vote, model, judgement, defect)
     return judgement.kept_as(kept.id, str(kept.path))
 
 

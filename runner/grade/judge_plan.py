@@ -94,6 +94,15 @@ class JudgeOptions:
     max_usd: str | None = None
     timeout_s: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense. Raises: SettingInvalid."""
+        try:
+            Ceilings(usd=self.max_usd)
+        except ValidationError as error:
+            raise SettingInvalid(f"not an amount of US dollars: {self.max_usd!r}", where="max_usd") from error
+        if self.timeout_s is not None and self.timeout_s < 1:
+            raise SettingInvalid("the wall clock is at least one second", where=f"timeout {self.timeout_s}")
+
 
 def build_judge_plan(
     *,
@@ -118,7 +127,8 @@ def build_judge_plan(
     seen = shown(output)
     fence = derive_fence(f"{attempt_id}\n{output_sha256}\n{vote}", (seen.text, rubric_text(fixture.rubric)))
     blocks = build_blocks(seen.text, fixture.rubric, fence)
-    gate = _gate(fixture, chosen)
+    usd = chosen.max_usd or fixture.judge.max_usd or DEFAULT_USD
+    gate = GateSettings(mode=chosen.mode, ceilings=Ceilings(usd=usd, requests=DEFAULT_REQUESTS, parallel=1))
     name = model or fixture.judge.model or DEFAULT_MODEL
     session_id = str(uuid.uuid5(_SESSIONS, f"{attempt_id}/{output_sha256}/{vote}"))
     launch = build_judge_launch(
@@ -139,7 +149,7 @@ def build_judge_plan(
         sandbox=view.model_dump(mode="json"),
         gate=gate,
         provider=provider,
-        limits=RunLimits(wall_clock_s=_timeout(fixture, chosen)),
+        limits=RunLimits(wall_clock_s=chosen.timeout_s or fixture.judge.timeout_s or DEFAULT_TIMEOUT_S),
         determinism="free",
         toolchain=dict(toolchain),
         judged=Judged(attempt=attempt_id, output_sha256=output_sha256, replaced_characters=seen.replaced),
@@ -150,22 +160,3 @@ def build_judge_plan(
         blocks=blocks,
         skills=PlannedSkills(digest=tree.digest, names=(), recipes=()),
     )
-
-
-def _gate(fixture: Fixture, chosen: JudgeOptions) -> GateSettings:
-    try:
-        ceilings = Ceilings(
-            usd=chosen.max_usd or fixture.judge.max_usd or DEFAULT_USD, requests=DEFAULT_REQUESTS, parallel=1
-        )
-    except ValidationError as error:
-        raise SettingInvalid(f"not an amount of US dollars: {chosen.max_usd!r}", where="max_usd") from error
-    return GateSettings(mode=chosen.mode, ceilings=ceilings)
-
-
-def _timeout(fixture: Fixture, chosen: JudgeOptions) -> int:
-    timeout_s = chosen.timeout_s if chosen.timeout_s is not None else fixture.judge.timeout_s
-    if timeout_s is None:
-        return DEFAULT_TIMEOUT_S
-    if timeout_s < 1:
-        raise SettingInvalid("the wall clock is at least one second", where=f"timeout {timeout_s}")
-    return timeout_s
