@@ -14,9 +14,11 @@ import click
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run fixtures: the real CLI on the real skill, in a sandbox, through the gate."),
     "judge": ("judge", "Judge attempts by their rubric: a separate, isolated model run for each vote."),
+    "replay": ("replay", "Regrade saved attempts with today's profiles and the pinned Promptfoo."),
     "reproduce": ("reproduce", "Run attempts again on their recorded exchanges and compare bit for bit."),
     "show": ("show", "Show one attempt, or judge a saved transcript."),
     "list": ("list_", "List the attempts of a directory."),
+    "mutate": ("mutate", "Make a negative control: a copy of an attempt with a mutated output."),
     "verify": ("verify", "Check what an attempt claims, one line a claim."),
     "doctor": ("doctor", "Try on this host each thing that a run needs; name causes and cures."),
     "toolchain": ("toolchain", "Check the pinned tools against their recorded hashes."),

@@ -100,20 +100,23 @@ class Evaluation:
         }
 
     def row(self, base: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an attempt's row of the JSON contract with what was graded in it."""
-        toolchain = {**base.get("toolchain", {}), "promptfoo": self.grader.get("promptfoo")}
-        return {
+        """Return an attempt's row of the JSON contract with what was graded in it; what could not be graded is an error of its own code."""
+        row = {
             **base,
             "verdict": self.verdict,
             "checks": [check.as_json() for check in self.checks],
             "criteria": [criterion.as_json() for criterion in self.criteria],
             "not_judged": list(self.not_judged),
+            "judge": None if self.judge is None else dict(self.judge),
             "diagnostics": [diagnostic.as_json() for diagnostic in self.diagnostics],
             "call_quality": {"status": call_quality(self.diagnostics)},
             "effort": self.effort.as_json(),
-            "grading": {"message": self.message, "error": None if self.error is None else self.error.as_json()},
-            "toolchain": toolchain,
+            "toolchain": {**base.get("toolchain", {}), "promptfoo": self.grader.get("promptfoo")},
         }
+        if self.error is not None:
+            told = self.error.as_json()
+            row["outcome"] = {"kind": "error", **{key: told[key] for key in ("code", "message", "hint")}}
+        return row
 
 
 def save_evaluation(evaluation: Evaluation, attempt_path: Path, directory: Path | None = None) -> Path:

@@ -203,7 +203,8 @@ def grade_attempts(
             else:
                 evaluation = grader.grade(subject)
                 saved = save_evaluation(evaluation, path, out) if save else None
-                yield GradedAttempt(path, evaluation.row(subject.row), evaluation.verdict, evaluation, saved)
+                row = {**evaluation.row(subject.row), "evaluation": None if saved is None else str(saved)}
+                yield GradedAttempt(path, row, evaluation.verdict, evaluation, saved)
             path = following
 
 
