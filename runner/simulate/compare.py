@@ -52,8 +52,10 @@ def recomputed(contract: Contract, rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the trace that the same calls in the same order give: the machine is pure, so a kept trace can be checked by anyone who has its contract."""
     running, made = begin(contract), []
     for row in rows:
-        args = row.args_text if row.args is None else canonical_json(row.args).decode()
-        done = step(contract, running, Call(row.door, row.mode, row.tool, args or "{}", row.tool_use_id))
+        args = "{}" if row.args_text is None else row.args_text
+        if row.args is not None:
+            args = canonical_json(row.args).decode()
+        done = step(contract, running, Call(row.door, row.mode, row.tool, args, row.tool_use_id))
         running = done.running
         made.append(done.row)
     return tuple(made)

@@ -66,9 +66,10 @@ def load_contract(folder: Path, name: str) -> ContractFile:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         raise InputMissing(f"the contract cannot be read: {error.strerror}", where=str(path)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InputMissing("the contract is not a regular file", where=str(path))
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise InputMissing("the contract is not a regular file", where=str(path))
         return parse_contract(file.read(MAX_BYTES + 1), name)
 
 

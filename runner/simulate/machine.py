@@ -198,8 +198,8 @@ def _arguments(text: str) -> tuple[dict[str, Json] | None, str]:
         canonical_json(value)
     except StrictJsonError as error:
         return None, f"the arguments are not usable: {error.message.partition(': ')[0]}"
-    except ValueError as error:
-        return None, f"the arguments are not usable: {error}"
+    except ValueError:
+        return None, "the arguments are not usable: numbers are integers here, and keys ASCII"
     if not isinstance(value, dict):
         return None, "the arguments are no JSON object"
     return value, ""

@@ -2,7 +2,8 @@
 
 Boundary: imports the SDK (late: a second and 50 MiB; only runs with a simulation pay it). Not here: the socket (serving.py), what a call does (machine.py).
 Rules: no session and no stream: each request is one POST with one JSON document for an answer, in the protocol's present form (2026-07-28) and in the older ones. A refusal and a rejection are
-tool results with ``isError``, as the protocol wants misfits of the input told. How an answer goes wrong on its way is not the SDK's business: it is noted in the request's scope and done by
+tool results with ``isError``, as the protocol wants misfits of the input told. A client lists the tools by itself, when it connects and after calls: that is nothing a worker did, so it is
+counted and is no row. How an answer goes wrong on its way is not the SDK's business: it is noted in the request's scope and done by
 serving.py. The SDK's default middleware (tracing) is off.
 """
 
@@ -32,7 +33,7 @@ Take = Callable[[Call], Answer]
 class McpDoor:
     """One MCP server; serves while ``running`` is entered."""
 
-    def __init__(self, contract: Contract, take: Take) -> None:
+    def __init__(self, contract: Contract, take: Take, listed: Callable[[], None]) -> None:
         import mcp_types as types
         from mcp.server.lowlevel import Server
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -44,8 +45,8 @@ class McpDoor:
         ]
         schemas: dict[str, Mapping[str, Any]] = {tool.name: tool.input_schema for tool in contract.tools}
 
-        async def list_tools(context: Any, _params: Any) -> types.ListToolsResult:
-            _note(context, take(Call("mcp", "list")))
+        async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
+            listed()
             return types.ListToolsResult(tools=offered)
 
         async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:

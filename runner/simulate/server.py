@@ -11,6 +11,7 @@ import asyncio
 import socket
 import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from runner.canonical import canonical_json
 from runner.errors import SimulatorUnavailable
@@ -19,6 +20,9 @@ from runner.simulate.machine import Answer, Call, begin, step
 from runner.simulate.planned import PORT
 from runner.simulate.state import State
 from runner.simulate.trace import Row, Turned, plain, trace_part
+
+if TYPE_CHECKING:
+    from runner.simulate.serving import Serving
 
 CLOSE_TIMEOUT_S = 10.0
 MAX_ROWS = 5_000
@@ -53,6 +57,18 @@ class SimulationRecord:
         return trace_part(self.contract, self.rows, self.state, self.turned)
 
 
+_IMPORTING = threading.Lock()
+
+
+def load_serving() -> type[Serving]:
+    """Import what serves, one thread at a time: the SDK imports itself in circles, which two threads at once would see unfinished."""
+    with _IMPORTING:
+        import mcp  # noqa: F401
+
+        from runner.simulate.serving import Serving
+    return Serving
+
+
 class Simulator:
     """One simulator for one attempt."""
 
@@ -65,6 +81,7 @@ class Simulator:
         self._rows: list[Row] = []
         self._bytes = 0
         self._overflow = False
+        self._lists = 0
         self._refused = 0
         self._malformed = 0
         self._notes: list[str] = []
@@ -102,7 +119,9 @@ class Simulator:
                 self._thread.join(CLOSE_TIMEOUT_S)
                 if self._thread.is_alive():
                     raise SimulatorUnavailable("the simulator's thread does not end", hint="report this as a bug")
-            turned = Turned(refused=self._refused, malformed=self._malformed, notes=tuple(self._notes))
+            turned = Turned(
+                lists=self._lists, refused=self._refused, malformed=self._malformed, notes=tuple(self._notes)
+            )
             self._record = SimulationRecord(
                 self.contract, tuple(self._rows), self._running.service, turned, self._overflow
             )
@@ -126,6 +145,10 @@ class Simulator:
         self._rows.append(done.row)
         self._bytes += size
         return done.answer
+
+    def listed(self) -> None:
+        """Count a client's listing of the tools."""
+        self._lists += 1
 
     def refused(self, code: str, what: str) -> None:
         """Count a request for something that is not served."""
@@ -158,9 +181,7 @@ class Simulator:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             if self._closing:
                 return
-        from runner.simulate.serving import Serving
-
-        serving = Serving(self, listener)
+        serving = load_serving()(self, listener)
         try:
             await serving.start()
             await self._stop.wait()

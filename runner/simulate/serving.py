@@ -48,7 +48,7 @@ class Serving:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_error)
         if "mcp" in self._simulator.contract.doors:
-            self._mcp = McpDoor(self._simulator.contract, self._simulator.take)
+            self._mcp = McpDoor(self._simulator.contract, self._simulator.take, self._simulator.listed)
             await self._stack.enter_async_context(self._mcp.running())
         self._listener.setblocking(False)
         self._server = web.Server(self.handle, handler_cancellation=True)

@@ -29,7 +29,7 @@ class Row(Value):
     door: Door
     mode: Mode
     tool: str | None
-    """The wire name, as it was given; None in mode ``list``."""
+    """The wire name, as it was given; None in mode ``list`` (which comes by the command only, like ``schema``)."""
     writes: bool
     """Whether the tool may change something; false for a tool that there is not."""
     args: dict[str, JsonValue] | None
@@ -51,8 +51,10 @@ class Row(Value):
 
 
 class Turned(Value):
-    """Requests that were no call."""
+    """Requests that were no call of the worker's."""
 
+    lists: int = 0
+    """Listings of the tools over MCP: a client makes them by itself."""
     refused: int = 0
     """Well-formed requests for something that is not served."""
     malformed: int = 0
@@ -67,7 +69,7 @@ def plain(text: str) -> str:
 
 
 def trace_part(contract: Contract, rows: tuple[Row, ...], state: State, turned: Turned) -> bytes:
-    """Return the part ``trace.json``: canonical JSON of all rows, of the state in the end, and of what was turned away."""
+    """Return the part ``trace.json``: canonical JSON of all rows, of the state in the end, and of what else came."""
     document: dict[str, Any] = {
         "schema_version": 1,
         "contract": contract.name,
@@ -76,6 +78,6 @@ def trace_part(contract: Contract, rows: tuple[Row, ...], state: State, turned: 
         "tools": [{"name": tool.name, "writes": tool.writes} for tool in contract.tools],
         "rows": [row.model_dump(mode="json") for row in rows],
         "final_state": state.document(),
-        "turned_away": turned.model_dump(mode="json"),
+        "other_requests": turned.model_dump(mode="json"),
     }
     return canonical_json(document)
