@@ -15,6 +15,7 @@ import click
 from runner.bundle.format import SUFFIX
 from runner.bundle.reader import read_manifest
 from runner.cli.answer import print_answer, print_error
+from runner.cli.run import default_out
 from runner.errors import InputMissing, RunnerError
 from runner.text import visible
 
@@ -22,10 +23,12 @@ _SUMMARY_FIELDS = ("outcome", "skill_state", "witnesses", "cost_usd")
 
 
 @click.command("list", short_help="List the attempts of a directory.")
-@click.argument("directory", default="attempts", type=click.Path(path_type=Path), metavar="[DIR]")
+@click.argument("directory", required=False, type=click.Path(path_type=Path), metavar="[DIR]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(directory: Path, as_json: bool) -> int:
-    """List the attempts that lie directly in DIR (default: attempts), by name. Their parts are not verified."""
+def command(directory: Path | None, as_json: bool) -> int:
+    """List the attempts that lie directly in DIR (default: where ``run`` writes them), by name. Their parts are not verified."""
+    if directory is None:
+        directory = default_out(dict(os.environ))  # noqa: TID251 -- commands are where the environment is read
     try:
         paths = _attempt_paths(directory)
     except InputMissing as error:
