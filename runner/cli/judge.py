@@ -143,28 +143,24 @@ def judged_row(row: Mapping[str, Any], panel: Panel) -> dict[str, Any]:
 
 def _open(paths: tuple[Path, ...], out: Path | None) -> tuple[list[dict[str, Any]], dict[int, Candidate]]:
     """Return a row for each attempt, and by its number what can be judged."""
-    from runner.assess import assess_attempt, stored_row
-    from runner.bundle.reader import open_attempt
+    from runner.bundle.reader import read_manifest
+    from runner.bundle.version1 import is_version1
     from runner.cli.story import failed_row
     from runner.errors import NotJudged
-    from runner.grade.judge import open_candidate
+    from runner.grade.judge import candidate_of
     from runner.grade.judge_saved import is_judge
+    from runner.grade.subject import load_subject
 
     rows: list[dict[str, Any]] = []
     candidates: dict[int, Candidate] = {}
     for path in paths:
         try:
-            attempt = open_attempt(path)
-            if is_judge(attempt.manifest.summary):
-                open_candidate(attempt)  # says why not
-            row = stored_row(attempt, assess_attempt(attempt)[0], str(path))
-            try:
-                candidates[len(rows)] = open_candidate(attempt, out)
-            except NotJudged as error:
-                if row["outcome"]["kind"] == "measured":
-                    raise
-                click.echo(visible(error.diagnostics(), newlines=True), err=True)
-            rows.append(row)
+            if not is_version1(path) and is_judge(read_manifest(path).summary):
+                raise NotJudged("judges are not judged", where=str(path), hint="name a worker's attempt")
+            subject = load_subject(path)
+            if subject.output is not None:
+                candidates[len(rows)] = candidate_of(subject, out)
+            rows.append(dict(subject.row))
         except RunnerError as error:
             click.echo(visible(error.diagnostics(), newlines=True), err=True)
             rows.append({**failed_row(None, error), "path": str(path)})

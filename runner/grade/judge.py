@@ -1,6 +1,6 @@
 """Judging: one isolated model run for each vote on each output, kept as an attempt of its own (B12, C1).
 
-Boundary: the orchestrator of judge runs, over runner/conduct.py; reads the workers' attempts. Not here: what is asked (judge_prompt.py, judge_plan.py), what a run amounts to
+Boundary: the orchestrator of judge runs, over runner/conduct.py. Not here: reading a worker's attempt (subject.py), what is asked (judge_prompt.py, judge_plan.py), what a run amounts to
 (judge_saved.py), several votes together (judge_verdict.py).
 Rules: only measured outputs are judged; an errored attempt costs nothing and gets no judgement. A fault of one vote is that judgement's own and stops no other. The same steps, the
 same gate and the same record as a worker's run.
@@ -16,21 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.attempt import Work, assess_run, keep
-from runner.canonical import sha256_hex
 from runner.conduct import Cancelled, Machine, Tell, carry_out, open_supervisor
 from runner.envelope import Fixture
-from runner.errors import BundleCorrupt, NotJudged, RunnerError, SettingInvalid
+from runner.errors import NotJudged, RunnerError, SettingInvalid
 from runner.gate.upstreams import Upstream
 from runner.grade.judge_plan import MAX_VOTES, JudgeOptions, build_judge_plan
-from runner.grade.judge_saved import conclude, is_judge
+from runner.grade.judge_saved import conclude
 from runner.grade.judge_verdict import JudgeFault, Judgement
+from runner.grade.subject import Subject
 from runner.plan import Provider
 from runner.skills import stage
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
-
-    from runner.bundle.reader import Attempt
 
 Source = tuple[Provider, Callable[[], Upstream]]
 """Who answers, as it stands in the plan, and what makes the upstream of one run."""
@@ -89,32 +87,18 @@ class _Job:
     keep_dir: Path | None = None
 
 
-def open_candidate(attempt: Attempt, out: Path | None = None) -> Candidate:
+def candidate_of(subject: Subject, out: Path | None = None) -> Candidate:
     """Return what is to be judged of a worker's attempt; its judges' attempts go to ``out``, else beside it.
 
-    Raises: NotJudged for an attempt in error or a judge's own; BundleCorrupt where its evidence does not bear its outcome; FixtureInvalid.
+    Raises: NotJudged for an attempt in error.
     """
-    from runner.assess import assess_attempt, recheck
-    from runner.fixture import parse_fixture
-
-    where = str(attempt.path)
-    if is_judge(attempt.manifest.summary):
-        raise NotJudged("this is a judge's attempt; judges are not judged", where=where, hint="name a worker's attempt")
-    if recheck(attempt) == "broken":
-        raise BundleCorrupt("the outcome does not follow from the stored evidence", where=where, hint="see verify")
-    outcome = assess_attempt(attempt)[0].outcome
-    if outcome.kind != "measured" or not attempt.has("output.txt"):
-        raise NotJudged(
-            f"an attempt in error has no output to judge ({outcome.code or 'no output'}: {outcome.message})",
-            where=where,
-        )
-    data = attempt.part("output.txt")
-    try:
-        output = data.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise BundleCorrupt("the output is no text", where="part output.txt") from error
-    fixture = parse_fixture(attempt.part("fixture.json"), attempt.manifest.fixture)
-    return Candidate(attempt.id, fixture, output, sha256_hex(data), out or attempt.path.parent)
+    if subject.output is None or subject.output_sha256 is None:
+        outcome = subject.outcome
+        message = f"an attempt in error has no output to judge ({outcome.code}: {outcome.message})"
+        raise NotJudged(message, where=str(subject.path))
+    return Candidate(
+        subject.attempt_id, subject.fixture, subject.output, subject.output_sha256, out or subject.path.parent
+    )
 
 
 def judge_attempts(

@@ -7,19 +7,17 @@ a judge that speaks twice has not answered in the one form. A request that held 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from runner.assess import Assessment, assess_parts, concluded, plain, stored_row, wire_models
-from runner.bundle.format import SUFFIX
-from runner.bundle.reader import open_attempt, read_manifest
+from runner.bundle.reader import open_attempt
 from runner.canonical import canonical_json, sha256_hex
 from runner.claude.case import Outcome
 from runner.claude.lines import loads
-from runner.envelope import Criterion
-from runner.errors import BundleCorrupt, BundleError, InputMissing
+from runner.errors import BundleCorrupt
 from runner.gate.exchange import Exchange
 from runner.gate.message import Message, read_message
 from runner.grade.judge_answer import AnswerRefused, parse_answer
@@ -195,27 +193,3 @@ def read_judgement(path: Path, output: bytes) -> Judgement:
     if plan.judged.output_sha256 != sha256_hex(output) or not plan.shows(output.decode("utf-8", "surrogatepass")):
         raise BundleCorrupt("the judge was shown another output than the one that is asked about", where=str(path))
     return judgement
-
-
-def find_judgements(directory: Path, attempt_id: str, output: bytes, rubric: Sequence[Criterion]) -> list[Judgement]:
-    """Return every judgement on one attempt's output by one rubric whose own attempt lies directly in ``directory``, by vote and id.
-
-    Files that are no readable attempts are passed over, and so are judgements by another rubric. ``output`` is the part ``output.txt``.
-    Raises: BundleError where a judge's attempt that says it is on that output is damaged or is not: a judgement is never lost in silence.
-    """
-    wanted = {"attempt": attempt_id, "output_sha256": sha256_hex(output)}
-    found = []
-    for path in sorted(directory.glob(f"*{SUFFIX}")):
-        try:
-            summary = read_manifest(path).summary
-        except (BundleError, InputMissing):
-            continue
-        judges = summary.get("judges")
-        if not is_judge(summary) or not isinstance(judges, dict) or not wanted.items() <= judges.items():
-            continue
-        judgement = read_judgement(path, output)
-        if judgement.attempt_id != attempt_id:
-            raise BundleCorrupt("the manifest names another attempt than the plan", where=str(path))
-        if stored_judge_plan(open_attempt(path)).rubric == tuple(rubric):
-            found.append(judgement)
-    return sorted(found, key=lambda judgement: (judgement.vote, judgement.judge_attempt_id or ""))

@@ -2,7 +2,8 @@
 
 Boundary: pure. Not here: reading an answer (judge_answer.py), saved judge attempts (judge_saved.py), the attempt's verdict (the evaluation).
 Rules: a judgement has a vote on every criterion or a fault, never both, never neither. A fault of a judge is ``judge-error`` and never a "no" (cases G01, G03). Where there are
-several votes the rule in force is said, and so is every disagreement; a majority decides only where that was asked for. A vote with a fault leaves every criterion undecided.
+several votes the rule in force is said, and so is every disagreement; a majority decides only where that was asked for. A vote with a fault leaves every criterion undecided,
+until the same vote of the same judge was asked again and could be read; of readable votes none is ever left out, so that nobody can ask until the answer suits.
 """
 
 from __future__ import annotations
@@ -161,20 +162,26 @@ class Panel:
 def tally(ids: Sequence[str], judgements: Sequence[Judgement], rule: Rule = "unanimous") -> Panel:
     """Return what the votes on one output amount to, for the criteria ``ids``.
 
-    Raises: ValueError if there is no judgement, if they are on different outputs, if two have one number, or if one is on another rubric: the caller's bug.
+    Raises: ValueError if there is no judgement, if they are on different outputs, if one stands there twice, or if one is on another rubric: the caller's bug.
     """
     if not judgements:
         raise ValueError("no judgement")
     if len({(judgement.attempt_id, judgement.output_sha256) for judgement in judgements}) != 1:
         raise ValueError("judgements on different outputs")
-    if len({judgement.vote for judgement in judgements}) != len(judgements):
-        raise ValueError("two judgements of one vote")
+    if len({(judgement.vote, judgement.judge_attempt_id) for judgement in judgements}) != len(judgements):
+        raise ValueError("one judgement twice")
     if any(
         judgement.error is None and [vote.id for vote in judgement.criteria] != list(ids) for judgement in judgements
     ):
         raise ValueError("a judgement on another rubric")
-    ordered = tuple(sorted(judgements, key=lambda judgement: judgement.vote))
+    ordered = tuple(sorted(standing(judgements), key=lambda one: (one.vote, one.judge_attempt_id or "")))
     return Panel(rule, ordered, tuple(_result(name, ordered, rule) for name in ids))
+
+
+def standing(judgements: Sequence[Judgement]) -> list[Judgement]:
+    """Return the judgements that count: all but the faults of votes that the same judge was asked again and that could be read then."""
+    read = {(judgement.vote, judgement.model) for judgement in judgements if judgement.error is None}
+    return [one for one in judgements if one.error is None or (one.vote, one.model) not in read]
 
 
 def _result(name: str, judgements: tuple[Judgement, ...], rule: Rule) -> CriterionResult:

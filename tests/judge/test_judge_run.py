@@ -13,9 +13,8 @@ import pytest
 from runner.bundle.reader import Attempt, open_attempt
 from runner.bundle.writer import AttemptContent, write_attempt
 from runner.errors import BundleCorrupt
-from runner.fixture import parse_fixture
 from runner.grade.judge_answer import CriterionVote
-from runner.grade.judge_saved import find_judgements, stored_judge_plan
+from runner.grade.judge_saved import read_judgement, stored_judge_plan
 from tests.judge.conftest import MET, OUTPUT, Bench, answer_text, judge_rules
 from tests.run.conftest import replies, text, tool
 
@@ -68,11 +67,11 @@ def test_a_good_judge_leaves_an_attempt_that_anybody_can_check(bench: Bench) -> 
     assert shown.row["judges"]["attempt"] == worker.id
     listed = bench.place.hermeval("list", "--json", str(bench.attempt.parent)).object["attempts"]
     assert sorted(item["kind"] for item in listed) == ["judge", "worker"]
-    rubric = parse_fixture(worker.part("fixture.json"), "judged").rubric
-    (found,) = find_judgements(bench.attempt.parent, worker.id, worker.part("output.txt"), rubric)
-    assert json.loads(json.dumps(found.as_json())) == vote
-    assert find_judgements(bench.attempt.parent, worker.id, b"another output", rubric) == []
-    assert find_judgements(bench.attempt.parent, worker.id, worker.part("output.txt"), rubric[:1]) == []
+    assert json.loads(json.dumps(read_judgement(path, worker.part("output.txt")).as_json())) == vote
+    with pytest.raises(BundleCorrupt, match="another output"):
+        read_judgement(path, b"another output")
+    with pytest.raises(BundleCorrupt, match="no attempt of a judge"):
+        read_judgement(bench.attempt, worker.part("output.txt"))
 
 
 def test_the_judge_sees_output_and_rubric_and_nothing_else(bench: Bench) -> None:
@@ -307,17 +306,17 @@ def test_a_judgement_that_was_written_by_hand_is_found_out(bench: Bench, tmp_pat
     bench.judge()
     attempt = open_attempt(bench.judge_attempts()[0])
     worker = open_attempt(bench.attempt)
-    output, rubric = worker.part("output.txt"), parse_fixture(worker.part("fixture.json"), "judged").rubric
+    output = worker.part("output.txt")
     same = forge(attempt, tmp_path / "same")
     assert bench.place.hermeval("verify", str(same)).code == 0
-    assert [vote.met for vote in find_judgements(same.parent, worker.id, output, rubric)[0].criteria] == [False, True]
+    assert [vote.met for vote in read_judgement(same, output).criteria] == [False, True]
     turned = attempt.part("evidence.json").replace(b'"met":false', b'"met":true')
     assert turned != attempt.part("evidence.json")
     forged = forge(attempt, tmp_path / "forged", evidence_json=turned)
     verified = bench.place.hermeval("verify", "--json", str(forged))
     assert (verified.code, verified.object["results"][0]["claims"]["evidence"]) == (2, "broken")
     with pytest.raises(BundleCorrupt, match="does not follow"):
-        find_judgements(forged.parent, worker.id, output, rubric)
+        read_judgement(forged, output)
 
 
 def test_a_judgement_on_another_output_is_found_out(bench: Bench, tmp_path: Path) -> None:
@@ -328,6 +327,5 @@ def test_a_judgement_on_another_output_is_found_out(bench: Bench, tmp_path: Path
     plan = stored_judge_plan(attempt)
     other = plan.model_copy(update={"judged": plan.judged.model_copy(update={"output_sha256": "0" * 64})})
     forged = forge(attempt, tmp_path / "forged", plan_json=other.canonical())
-    rubric = parse_fixture(worker.part("fixture.json"), "judged").rubric
     with pytest.raises(BundleCorrupt):
-        find_judgements(forged.parent, worker.id, worker.part("output.txt"), rubric)
+        read_judgement(forged, worker.part("output.txt"))

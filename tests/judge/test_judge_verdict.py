@@ -12,9 +12,30 @@ from runner.grade.judge_verdict import JudgeFault, Judgement, Rule, tally
 FAULT = JudgeFault("provider-error", "the provider failed", "try again")
 
 
-def vote(number: int, *met: bool, model: str = "sonnet") -> Judgement:
+def vote(number: int, *met: bool, model: str = "sonnet", attempt: str | None = None) -> Judgement:
     criteria = tuple(CriterionVote(f"c{place}", said, f"Reason {number}.{place}.") for place, said in enumerate(met))
-    return Judgement("a" * 64, "b" * 64, number, model, criteria=criteria, error=None if met else FAULT, cost_usd=0.5)
+    fault = None if met else FAULT
+    return Judgement(
+        "a" * 64, "b" * 64, number, model, criteria=criteria, error=fault, cost_usd=0.5, judge_attempt_id=attempt
+    )
+
+
+def test_a_vote_that_failed_may_be_asked_again() -> None:
+    """The readable repeat of the same judge's vote takes the fault's place; another judge's does not."""
+    failed = vote(1, attempt="0")
+    assert tally(["c0"], [failed, vote(1, True, attempt="1")]).criteria[0].met is True
+    assert len(tally(["c0"], [failed, vote(1, True, attempt="1")]).judgements) == 1
+    assert tally(["c0"], [failed, vote(1, True, attempt="1", model="opus")]).criteria[0].met is None
+    assert tally(["c0"], [failed, vote(2, True, attempt="1")]).criteria[0].met is None
+    assert len(tally(["c0"], [failed, vote(1, attempt="1")]).judgements) == 2
+
+
+def test_nobody_can_ask_until_the_answer_suits() -> None:
+    """Repeats of a vote that could be read all count: they must agree, or a declared majority of them decides."""
+    repeats = [vote(1, False, attempt="0"), vote(1, True, attempt="1")]
+    assert tally(["c0"], repeats).criteria[0].met is None
+    assert tally(["c0"], [*repeats, vote(1, False, attempt="2")], "majority").criteria[0].met is False
+    assert tally(["c0"], repeats).disagreements == ("c0",)
 
 
 def test_one_vote_decides() -> None:
