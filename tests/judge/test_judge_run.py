@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +20,8 @@ from runner.errors import BundleCorrupt
 from runner.grade.judge_answer import CriterionVote
 from runner.grade.judge_saved import read_judgement, stored_judge_plan
 from tests.judge.conftest import MET, OUTPUT, Bench, answer_text, judge_rules
-from tests.run.conftest import replies, text, tool
+from tests.run.conftest import ROOT, replies, text, tool
+from tests.run.leftovers import Process, descendants_of
 
 UNMET = (CriterionVote("kept", False, "It invents an account."), MET[1])
 KEY = "sk-ant-api03-the-real-key-of-this-test-0123456789"
@@ -329,3 +334,32 @@ def test_a_judgement_on_another_output_is_found_out(bench: Bench, tmp_path: Path
     forged = forge(attempt, tmp_path / "forged", plan_json=other.canonical())
     with pytest.raises(BundleCorrupt):
         read_judgement(forged, worker.part("output.txt"))
+
+
+def test_a_signal_keeps_the_finished_vote_and_leaves_nothing_of_the_other(bench: Bench) -> None:
+    """SIGTERM while the second judge is asked: exit 2, the first one's attempt is there, and no process is left."""
+    bench.script(
+        [
+            {"when": {"model": "claude-opus-5-5"}, "reply": {**text(answer_text(*MET)), "delay_ms": 60_000}},
+            *judge_rules(answer_text(*MET)),
+        ]
+    )
+    folder = ("--fixtures", str(bench.place.folder))
+    command = bench.place.command(
+        "judge", "--json", *folder, str(bench.attempt), "--model", "sonnet", "--model", "opus"
+    )
+    with subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        below: list[Process] = []
+        deadline = time.monotonic() + 60
+        while not (len(bench.judge_attempts()) == 1 and any(one.is_cli for one in below)):
+            assert time.monotonic() < deadline, "the second judge never started"
+            time.sleep(0.05)
+            below = descendants_of(process.pid)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert json.loads(out)["error"]["code"] == "interrupted"
+    assert len(bench.judge_attempts()) == 1
+    assert not [one.command for one in below if one.alive]
