@@ -21,7 +21,14 @@ FixtureJson = Mapping[str, object]
 """A fixture as it stands on disk: the parsed JSON object."""
 
 Context = Mapping[str, object]
-"""What else was seen of the attempt: ``main_texts``, ``tool_trace``, …; empty where nothing is known."""
+"""What else was seen of the attempt, as plain JSON values; a key is absent where nothing is known of it (an attempt of format version 1 has none).
+
+- ``main_texts``: every non-blank text of the main thread, in order; the answer is one of them, or the structured output.
+- ``tool_calls``: every call in the transcript, as ``{"id", "name", "input", "output", "is_error", "parentToolUseId"}``; the last is null on the main thread.
+- ``tool_trace``: the rows that the tool simulator kept (``profiles/_trace.py`` reads them), and ``final_state``, what its service holds in the end.
+- ``workspace``: ``{"path", "kind", "bytes", "mode", "text", …}`` for everything the worker left; ``text`` only for files of at most 1 MiB in UTF-8.
+- ``structured_output``, ``skill_state``, ``skills_invoked``, ``witnesses``: as in the attempt's row.
+"""
 
 
 @dataclass(frozen=True, slots=True)
