@@ -17,6 +17,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "replay": ("replay", "Regrade saved attempts with today's profiles and the pinned Promptfoo."),
     "reproduce": ("reproduce", "Run attempts again on their recorded exchanges and compare bit for bit."),
     "show": ("show", "Show one attempt, or judge a saved transcript."),
+    "report": ("report", "Show attempts as one self-contained HTML page, or as Markdown."),
     "list": ("list_", "List the attempts of a directory."),
     "mutate": ("mutate", "Make a negative control: a copy of an attempt with a mutated output."),
     "verify": ("verify", "Check what an attempt claims, one line a claim."),
