@@ -105,13 +105,14 @@ class _Choice:
 )
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")
 def command(attempts: tuple[Path, ...], rule: Rule, as_json: bool, **options: Any) -> int:
-    """Judge the output of each ATTEMPT by its rubric: a separate, isolated model run that sees output and rubric alone."""
+    """Judge the output of each ATTEMPT, a file or a directory with attempts in it, by its rubric: a separate, isolated model run that sees output and rubric alone."""
     from runner.cli.batch import check_out, open_machine
+    from runner.cli.replay import attempt_paths
     from runner.grade.judge import judge_attempts
     from runner.grade.judge_verdict import tally
 
     environ = dict(os.environ)  # noqa: TID251  commands are where the environment is read
-    rows, candidates = _open(attempts, options["out"])
+    rows, candidates = _open(attempt_paths(attempts), options["out"])
     terms = _terms(options, environ)
     judgements: list[Judgement] = []
     if candidates:
@@ -141,7 +142,7 @@ def judged_row(row: Mapping[str, Any], panel: Panel) -> dict[str, Any]:
     return judged
 
 
-def _open(paths: tuple[Path, ...], out: Path | None) -> tuple[list[dict[str, Any]], dict[int, Candidate]]:
+def _open(paths: list[Path], out: Path | None) -> tuple[list[dict[str, Any]], dict[int, Candidate]]:
     """Return a row for each attempt, and by its number what can be judged."""
     from runner.bundle.reader import read_manifest
     from runner.bundle.version1 import is_version1
@@ -239,6 +240,8 @@ def story(row: Mapping[str, Any]) -> list[str]:
         if judge["disagreements"]:
             lines.append(f"  disagree   the votes differ on {', '.join(judge['disagreements'])}")
         lines += [line for vote in judge["votes"] for line in _vote_story(vote)]
+        if judge["cost_usd"] is not None:
+            lines.append(f"  cost       USD {judge['cost_usd']:.4f} at list prices")
     lines.append(f"  attempt    {row['path']}")
     return lines
 

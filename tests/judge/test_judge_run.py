@@ -255,6 +255,18 @@ def test_an_attempt_in_error_is_never_judged(bench: Bench) -> None:
     good, bad = done.object["attempts"]
     assert [item["met"] for item in good["criteria"]] == [True, True]
     assert (bad["outcome"]["code"], bad["criteria"], "judge" in bad) == ("skill-absent", [], False)
+    whole = bench.place.hermeval(
+        "judge",
+        "--json",
+        "--fixtures",
+        str(bench.place.folder),
+        str(bench.place.out),
+        "--out",
+        str(bench.place.out / "2"),
+    )
+    assert [row["id"] for row in whole.object["attempts"]] == [good["id"], bad["id"]], (
+        "a directory's judges are left out"
+    )
     judges = [path for path in bench.judge_attempts() if path != Path(failed["path"])]
     assert len(judges) == 1
     again = bench.place.hermeval("judge", "--json", "--fixtures", str(bench.place.folder), str(judges[0]))
