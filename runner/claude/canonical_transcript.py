@@ -1,7 +1,7 @@
 """A transcript in the form in which two runs of one plan are compared (DESIGN "Bit for bit"; facts/namespaces-and-gate.md "Same bytes").
 
 Boundary: pure. Not here: the rules for text (runner/gate/rules.py), the comparison of whole attempts (runner/reproduce.py).
-Rules: left out are event ids, stamps and everything measured in milliseconds, by the names of their keys; text goes through the same rules as requests. Nothing else is changed, so that
+Rules: left out are event ids (of the CLI's own messages too), stamps and everything measured in milliseconds, by the names of their keys; text goes through the same rules as requests. Nothing else is changed, so that
 whatever else differs is seen. Events of parallel tools and sub-agents come as they come: where only the order differs, that is counted as ``event-order``.
 """
 
@@ -71,10 +71,11 @@ def _event_difference(old: str, new: str, pointer: str) -> Difference:
 
 def _without_measures(value: Any) -> Any:
     if isinstance(value, dict):
+        synthetic = value.get("model") == "<synthetic>"  # the CLI's own message: it draws an id for it
         return {
             key: _without_measures(item)
             for key, item in value.items()
-            if key not in LEFT_OUT and not key.endswith("_ms")
+            if key not in LEFT_OUT and not key.endswith("_ms") and not (synthetic and key == "id")
         }
     if isinstance(value, list):
         return [_without_measures(item) for item in value]
