@@ -267,8 +267,11 @@ def test_a_directory_that_cannot_hold_attempts_fails_and_nothing_is_left(tmp_pat
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy of the shipped fixtures."""
-    return Path(shutil.copytree(ROOT / "fixtures", tmp_path / "fixtures"))
+    """A copy of the shipped fixtures that can be changed: the checkout may be read-only."""
+    made = Path(shutil.copytree(ROOT / "fixtures", tmp_path / "fixtures"))
+    for path in [made, *made.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return made
 
 
 def edit(path: Path, **fields: Any) -> None:

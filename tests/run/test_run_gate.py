@@ -199,9 +199,9 @@ def test_a_run_that_the_provider_or_the_clock_ends_is_an_error_of_its_kind(place
     assert (row["outcome"]["kind"], row["outcome"]["code"]) == ("error", code), row["outcome"]
     assert word in row["outcome"]["message"]
     assert row["output"] is None
-    assert row["cost_usd"] is not None
+    assert row["cost_usd"] is not None or not row["requests"]["sent"]
     if name == "slow":
-        assert 3 <= row["duration_s"] < 5
+        assert 3 <= row["duration_s"] < 6
     assert place.hermeval("verify", row["path"]).code == 0
 
 

@@ -126,6 +126,7 @@ def finish_one(victim: Victim, name: str) -> tuple[Path, str]:
     return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.timeout(600)  # a minute on two idle cores
 def test_sigkill_at_any_moment_leaves_nothing_and_no_half_attempt(victim: Victim) -> None:
     """SIGKILL at 50 moments of start-up, of the CLI's run and of the saving: after two seconds all is gone, and every attempt there is whole."""
     names = list(victim.markers)
