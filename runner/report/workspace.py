@@ -132,6 +132,8 @@ def int_of(value: object) -> int:
 def _entry(row: Mapping[str, Any], sha256: str, preview: Excerpt | None) -> Entry:
     target = _path(row, "target")
     remarks = [f"to {target}"] if target else []
+    if row.get("set_id") is True:
+        remarks.append("set-id bit")
     if row.get("sparse") is True:
         remarks.append("sparse")
     if int_of(row.get("hard_links")) > 1:
