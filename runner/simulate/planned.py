@@ -6,8 +6,12 @@ Rules: port and paths stand in requests and in the inside view; they do not chan
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal
+
 from runner.gate.exchange import Value
-from runner.simulate.contract import Contract, Door
+
+if TYPE_CHECKING:  # every plan imports this module, and few have a contract
+    from runner.simulate.contract import Contract
 
 PORT = 8790
 """The simulator's port inside. The gate's are 443 and, in base-URL mode, 8080."""
@@ -24,7 +28,8 @@ class PlannedSimulation(Value):
     """Of the contract with the fixture's additions, canonical."""
     server: str
     """Its name in the CLI's MCP configuration: tools are ``mcp__<server>__<tool>``."""
-    doors: tuple[Door, ...]
+    doors: tuple[Literal["mcp", "command"], ...]
+    """The contract's."""
     port: int
 
     @property

@@ -135,7 +135,11 @@ class Simulator:
         """Carry out one call and keep its row."""
         if self._overflow:
             return Answer(4, {"error": {"code": "rejected", "message": "the service takes no more calls"}}, None)
-        done = step(self.contract, self._running, call)
+        try:
+            done = step(self.contract, self._running, call)
+        except BaseException as error:
+            self.fail(error)  # whatever the door makes of it
+            raise
         size = len(canonical_json(done.row.model_dump(mode="json")))
         if len(self._rows) >= MAX_ROWS or self._bytes + size > MAX_TRACE_BYTES:
             self._overflow = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +148,7 @@ class Serving:
             problem = body
         status, code = problem
         if code == "stream":
-            return await self._write(request, render(405, (("allow", "POST"),), b"", close=False), keep_alive=True)
+            return await self._write(request, render(405, (("allow", "POST"),), b"", close=not request.keep_alive))
         self._simulator.refused(code, f"{request.method} {target[:80]}")
         return await self._write(request, render(status, (), f"{code}\n".encode(), close=True), keep_alive=False)
 
@@ -219,7 +220,7 @@ class Serving:
         status = int(sent[0]["status"])
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in sent[0]["headers"])
         text = b"".join(message.get("body", b"") for message in sent[1:])
-        if status >= 400 and answer is None and is_malformed(text):
+        if not is_message(body):
             self._simulator.malformed("json-rpc", body[:80].decode("latin-1"))
         if isinstance(answer, Answer):
             await self._wait_or_lose(answer)
@@ -276,6 +277,14 @@ def asgi_scope(request: web.BaseRequest, port: int) -> dict[str, Any]:
     }
 
 
-def is_malformed(body: bytes) -> bool:
-    """Whether the SDK's answer says that the request was no JSON-RPC (codes -32700 and -32600); anything else is a well-formed request for something else."""
-    return b'"code":-32700' in body or b'"code":-32600' in body
+def is_message(body: bytes) -> bool:
+    """Whether a body is one JSON-RPC request or notification. The SDK answers what is none in many ways, by protocol version; it is counted here, in one."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    match message:
+        case {"jsonrpc": "2.0", "method": str(), **rest}:
+            return "id" not in rest or (isinstance(rest["id"], str | int) and not isinstance(rest["id"], bool))
+        case _:
+            return False

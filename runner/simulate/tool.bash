@@ -40,17 +40,17 @@ printf 'POST /command HTTP/1.1\r\nHost: 127.0.0.1:@PORT@\r\nContent-Type: text/p
   "${#body}" "$body" >&"$io" 2>/dev/null
 
 status='' exit_status='' length=''
-IFS= read -r line <&"$io" || lost
+IFS= read -r line <&"$io" 2>/dev/null || lost
 [[ $line =~ ^HTTP/1\.1\ ([0-9]{3}) ]] || lost
 status=${BASH_REMATCH[1]}
-while IFS= read -r line <&"$io" && line=${line%$'\r'} && [[ -n $line ]]; do
+while IFS= read -r line <&"$io" 2>/dev/null && line=${line%$'\r'} && [[ -n $line ]]; do
   case $line in
     'x-exit-status: '*) exit_status=${line#*: } ;;
     'content-length: '*) length=${line#*: } ;;
   esac
 done
 reply=''
-IFS= read -r -d '' reply <&"$io"
+IFS= read -r -d '' reply <&"$io" 2>/dev/null
 [[ ${#reply} == "$length" ]] || lost
 printf '%s' "$reply"
 if [[ -z $exit_status ]]; then
