@@ -59,7 +59,7 @@ JsonObject = dict[str, JsonValue]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 def _true(value: bool) -> bool:

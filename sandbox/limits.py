@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 class Limits(BaseModel):
     """The rlimits asked for. A host whose hard limit is lower gives less, and the report says so."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     processes: Annotated[int, Field(ge=8, le=1 << 20)] = 1024
     """RLIMIT_NPROC of the sandbox's own user namespace: processes and threads together."""
@@ -34,7 +34,7 @@ class Limits(BaseModel):
 class HeldLimits(BaseModel):
     """What held, by kind, and the values that the kernel reported for the sandbox's pid 1."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     memory: Tier = "none"
     processes: Tier = "none"

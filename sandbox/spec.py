@@ -22,7 +22,7 @@ class Value(BaseModel):
     """A frozen value with no unknown fields; bytes are base64 in its JSON form."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, ser_json_bytes="base64", val_json_bytes="base64"
+        frozen=True, extra="forbid", strict=True, defer_build=True, ser_json_bytes="base64", val_json_bytes="base64"
     )
 
 

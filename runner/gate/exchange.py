@@ -20,9 +20,9 @@ ExchangeKind = Literal["inference", "start-up", "refused"]
 
 
 class Value(BaseModel):
-    """A frozen value with no unknown fields."""
+    """A frozen value with no unknown fields. Its validator is built when the first one is made, since a command uses few of all values."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Request(Value):
