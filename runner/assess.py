@@ -20,8 +20,9 @@ from runner.claude.tamper import tamper_findings
 from runner.claude.transcript import TranscriptParser
 from runner.claude.wire import wire_evidence
 from runner.errors import BundleCorrupt
-from runner.gate.exchange import Exchange, Refusal, Value
+from runner.gate.exchange import Exchange, Refusal
 from runner.plan import Plan, RunPlan
+from runner.run_facts import GateFacts, RunFacts
 from runner.skill_text import parse_skill_text
 
 if TYPE_CHECKING:
@@ -29,51 +30,6 @@ if TYPE_CHECKING:
     from runner.claude.facts import Transcript
 
 EVIDENCE_PART = "evidence.json"
-
-
-class SetupFacts(Value):
-    """A set-up step that failed or passed its own deadline (A8, rule 1)."""
-
-    step: str
-    code: str
-    message: str
-    hint: str = ""
-
-
-class RunFacts(Value):
-    """What was seen of a run from outside the sandbox, and nothing that the agent could have written."""
-
-    exit_status: int | None = None
-    """From bwrap's status descriptor; None where the program never ran or was ended by us."""
-    ended_by: Literal["timeout", "output-limit", "grace"] | None = None
-    limit: str = ""
-    """The limit that was passed, in words."""
-    setup: SetupFacts | None = None
-    skill_tree_changed: tuple[str, ...] = ()
-    """Paths of the staged tree whose digest after the run is another than before it."""
-    workspace_unread: bool = False
-    """The workspace could not be collected, because the sandbox's death was not certain."""
-
-
-class GateFacts(Value):
-    """The gate's totals, beside the exchanges."""
-
-    mode: str
-    upstream: str
-    requests: int = 0
-    refused: int = 0
-    unscripted: int = 0
-    not_kept: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_estimate_usd: str = "0"
-    unpriced_requests: int = 0
-    prices_date: str = ""
-    key_redactions: int = 0
-    connections_failed: int = 0
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

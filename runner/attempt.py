@@ -12,24 +12,28 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from runner.assess import Assessment, GateFacts, assess, kept_row
 from runner.conduct import Cancelled, Machine, Seen, Tell, Terms, as_runner_error, carry_out, open_supervisor
 from runner.envelope import Fixture
 from runner.gate.server import GateRecord
 from runner.gate.upstreams import Upstream
-from runner.kept import Evidence, Kept, save
 from runner.lint import check_unit, lint
 from runner.plan import Plan, PlanOptions, Provider, RunPlan, build_plan
-from runner.simulate.contract import Contract
+from runner.run_facts import GateFacts
 from runner.skills import SkillTree, stage
 from runner.toolchain import AgentToolchain
 from sandbox.process import Supervisor
 from sandbox.rootfs import HOST, read_host_identity
+
+if TYPE_CHECKING:
+    from runner.assess import Assessment
+    from runner.kept import Kept
+    from runner.simulate.contract import Contract
 
 __all__ = ["Attempted", "Cancelled", "Job", "Machine", "as_runner_error", "plan_job", "run_attempt"]
 
@@ -83,6 +87,12 @@ def run_attempt(job: Job, machine: Machine, *, tell: Tell, cancelled: threading.
 
     Raises: RunnerError before the plan stands or where the attempt cannot be saved; Cancelled.
     """
+
+    def meanwhile() -> None:
+        """Get ready, while the CLI boots, what judges and keeps the run: a run starts without it."""
+        import_module("runner.assess")
+        import_module("runner.kept")
+
     with open_supervisor(machine) as supervisor:
         tree = stage(job.skills, supervisor.staging / "skills", recipes_root=job.recipes, recipes=job.fixture.recipes)
         plan = plan_job(job, tree, machine.toolchain)
@@ -94,7 +104,17 @@ def run_attempt(job: Job, machine: Machine, *, tell: Tell, cancelled: threading.
             unit_texts=unit_texts(tree, plan),
         )
         tell("planned", {"plan": plan, "findings": [*lint(tree), *check_unit(tree, job.fixture)]})
-        seen = carry_out(plan, tree, job, machine, supervisor, tell=tell, cancelled=cancelled, contract=job.contract)
+        seen = carry_out(
+            plan,
+            tree,
+            job,
+            machine,
+            supervisor,
+            tell=tell,
+            cancelled=cancelled,
+            contract=job.contract,
+            meanwhile=meanwhile,
+        )
     assessment = assess_run(work, seen, machine)
     tell("classified", {"outcome": assessment.row["outcome"]})
     kept, row = keep(work, seen, assessment, job, machine)
@@ -108,6 +128,8 @@ def staged_files(supervisor: Supervisor, tree: SkillTree) -> dict[str, bytes]:
 
 def assess_run(work: Work, seen: Seen, machine: Machine) -> Assessment:
     """Judge a run that was carried out: step 6."""
+    from runner.assess import assess
+
     assert seen.parsed is not None, "the run was carried out"
     return assess(
         plan=work.plan,
@@ -125,6 +147,9 @@ def keep(work: Work, seen: Seen, assessment: Assessment, terms: Terms, machine: 
 
     Raises: BundleError.
     """
+    from runner.assess import kept_row
+    from runner.kept import Evidence, save
+
     rootfs = rootfs_record()
     evidence = Evidence(
         plan=work.plan,

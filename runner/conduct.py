@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runner.assess import RunFacts, SetupFacts
 from runner.claude.transcript import TranscriptParser
 from runner.errors import GateError, RunnerError, SandboxFailure, SimulatorUnavailable
 from runner.gate.server import Gate, GateRecord
 from runner.gate.upstreams import Upstream
 from runner.plan import RunPlan, sandbox_spec
-from runner.simulate.contract import Contract
+from runner.run_facts import RunFacts, SetupFacts
 from runner.skills import SkillTree, unchanged
 from runner.toolchain import AgentToolchain
 from sandbox.errors import SandboxError
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from runner.claude.facts import Transcript
     from runner.gate.authority import Authority
     from runner.gate.exchange import Exchange
+    from runner.simulate.contract import Contract
     from runner.simulate.server import SimulationRecord, Simulator
     from sandbox.collect import Workspace
     from sandbox.spec import SandboxSpec
@@ -116,14 +116,17 @@ def carry_out(
     tell: Tell,
     cancelled: threading.Event,
     contract: Contract | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Seen:
     """Do a planned run. ``tree`` lies in ``<staging>/skills``; ``contract`` is that of the plan's simulation. Every fault of a named step is in what it returns.
+
+    ``meanwhile`` is called once the CLI has been released, which boots for half a second; no deadline is looked at until it is back, so it takes a tenth of that.
 
     Raises: Cancelled.
     """
     seen = Seen(spec=sandbox_spec(plan, rootfs=HOST, system=read_host_rootfs()))
     parser = TranscriptParser()
-    _work(terms, plan, seen.spec, machine, supervisor, tree, parser, seen, tell, cancelled, contract)
+    _work(terms, plan, seen.spec, machine, supervisor, tree, parser, seen, tell, cancelled, contract, meanwhile)
     if cancelled.is_set():
         raise Cancelled
     seen.parsed = parser.close()
@@ -147,6 +150,7 @@ def _work(
     tell: Tell,
     cancelled: threading.Event,
     contract: Contract | None,
+    meanwhile: Callable[[], None],
 ) -> None:
     """Steps 3 to 5. Whatever fails is noted in ``seen.run``; everything is torn down on the way out."""
     staged = supervisor.staging / "skills"
@@ -178,11 +182,12 @@ def _work(
             assert listener is not None, "every worker's sandbox has a listener"
             running.listener = None  # the gate owns it now
             try:
+                running.release()  # before the servers: their imports would hold it up, and the kernel keeps early connections for them
                 gate.serve(listener)
                 if simulator is not None:
                     simulator.serve(running.further.pop())
-                running.release()
                 tell("started", {"setup_s": seen.sandbox_start_s})
+                meanwhile()
                 ended = _watch(running, gate, simulator, parser, plan, seen, tell, cancelled)
                 seen.ended = ended
                 tell("ended", {"duration_s": ended.duration_s})

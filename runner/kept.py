@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.assess import EVIDENCE_PART, Assessment, GateFacts, RunFacts, evidence_part
+from runner.assess import EVIDENCE_PART, Assessment, evidence_part
 from runner.bundle.writer import AttemptContent, write_attempt
 from runner.canonical import canonical_json
 from runner.errors import BundleError
 from runner.gate.exchange import Exchange
 from runner.plan import RunPlan
+from runner.run_facts import GateFacts, RunFacts
 from runner.simulate.trace import CONTRACT_PART
 from runner.simulate.trace import PART as TRACE_PART
 from runner.skills import SkillTree, manifest

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
@@ -24,10 +24,12 @@ from runner.gate.exchange import Value
 from runner.gate.settings import Ceilings, GateSettings
 from runner.lint import check_unit
 from runner.prompt import build_prompt
-from runner.simulate.contract import Contract
 from runner.simulate.planned import PlannedSimulation, planned_simulation
 from runner.skills import SkillTree, SkillUnit
 from sandbox.spec import Mount, SandboxSpec
+
+if TYPE_CHECKING:
+    from runner.simulate.contract import Contract
 
 SCHEMA_VERSION = 1
 DEFAULT_MODEL = "sonnet"

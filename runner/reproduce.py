@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from runner.assess import Assessment, RunFacts, assess_parts, concluded, stored_plan, stored_run, stored_texts
+from runner.assess import Assessment, assess_parts, concluded, stored_plan, stored_run, stored_texts
 from runner.attempt import Work, assess_run, staged_files
 from runner.canonical import canonical_json, sha256_hex
 from runner.claude.canonical_transcript import canonical_events, compare_events
@@ -27,6 +27,7 @@ from runner.gate.upstreams.recorded import RecordedUpstream
 from runner.kept import workspace_parts
 from runner.plan import Plan, RunPlan
 from runner.replan import replan
+from runner.run_facts import RunFacts
 from runner.skills import SkillTree, read_tree
 
 if TYPE_CHECKING:

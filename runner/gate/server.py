@@ -8,7 +8,6 @@ thread; which refusal did is decided later, from the record.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 import time
@@ -24,6 +23,8 @@ from runner.gate.settings import GateSettings
 from runner.gate.upstreams import Upstream
 
 if TYPE_CHECKING:
+    import asyncio
+
     from runner.gate.authority import Authority
 
 CLOSE_TIMEOUT_S = 10.0
@@ -154,12 +155,16 @@ class Gate:
 
     def _run(self, listener: socket.socket) -> None:
         try:
+            import asyncio
+
             with listener:
                 asyncio.run(self._main(listener))
         except BaseException as error:  # noqa: BLE001  (a thread has nobody to raise to; close() tells)
             self._failure = error
 
     async def _main(self, listener: socket.socket) -> None:
+        import asyncio
+
         with self._lock:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             if self._closing:

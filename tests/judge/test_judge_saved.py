@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.assess import Assessment, GateFacts, RunFacts, assess, concluded, parse_transcript
+from runner.assess import Assessment, assess, concluded, parse_transcript
 from runner.canonical import canonical_json
 from runner.gate.exchange import Exchange, Request, Response
 from runner.grade.judge_plan import JudgePlan
 from runner.grade.judge_saved import conclude
 from runner.grade.judge_verdict import Judgement
+from runner.run_facts import GateFacts, RunFacts
 from runner.skills import stage
 from tests.judge.conftest import MET, answer_text
 from tests.judge.test_judge_plan import fixture_of, plan_of

@@ -6,7 +6,6 @@ Rules: requests are matched in their order of arrival here; what no reply matche
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -41,25 +40,31 @@ class ScriptedUpstream:
         reply = choice.rule.reply
         bare_reset = reply.reset and reply.cut_after_bytes is None and reply.cut_after_event is None
         if bare_reset:
-            await asyncio.sleep(reply.delay_ms / 1000)
+            await _pause(reply.delay_ms / 1000)
             raise UpstreamCut(reset=True)
         made = render(choice, model=str(request.document.get("model", "")), stream=request.stream)
         pings = made.event_stream and reply.ping_every_ms is not None
         if reply.delay_ms and not pings:
-            await asyncio.sleep(reply.delay_ms / 1000)
+            await _pause(reply.delay_ms / 1000)
         yield UpstreamAnswer(made.status, made.headers, _body(made, reply, pings=pings))
+
+
+async def _pause(seconds: float) -> None:
+    import asyncio  # late: a command makes its upstream before the sandbox starts, and needs no event loop yet
+
+    await asyncio.sleep(seconds)
 
 
 async def _body(made: Rendered, reply: Reply, *, pings: bool) -> AsyncIterator[bytes]:
     if pings and reply.ping_every_ms is not None:
         left = reply.delay_ms
         while left > 0:
-            await asyncio.sleep(min(left, reply.ping_every_ms) / 1000)
+            await _pause(min(left, reply.ping_every_ms) / 1000)
             left -= reply.ping_every_ms
             yield PING
     for index, piece in enumerate(made.pieces):
         if index and reply.chunk_delay_ms:
-            await asyncio.sleep(reply.chunk_delay_ms / 1000)
+            await _pause(reply.chunk_delay_ms / 1000)
         yield piece
     if made.cut:
         raise UpstreamCut(reset=reply.reset)
