@@ -68,3 +68,19 @@ def envelope(command: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "summary": {"passed": 0, "measured": measured, "started": len(rows)},
         "attempts": list(rows),
     }
+
+
+def run_envelope(command: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the command's JSON object over rows that may be graded: the worst verdict decides, an ungraded measurement counts as measured (DESIGN "Decided")."""
+    plain = envelope(command, rows)
+    words = [row["verdict"] for row in rows]
+    verdict = next(
+        (word for word in ("error", "fail") if word in words), "pass" if words and None not in words else None
+    )
+    passed = words.count("pass")
+    return {
+        **plain,
+        "verdict": verdict,
+        "exit_code": {"error": 2, "fail": 1}.get(verdict or "", 0),
+        "summary": {**plain["summary"], "passed": passed},
+    }

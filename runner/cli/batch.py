@@ -21,6 +21,7 @@ from runner.errors import InputMissing, RunnerError, SettingInvalid
 
 if TYPE_CHECKING:
     from runner.attempt import Job, Machine
+    from runner.cli.grading import GradingChoice, GradingDesk
     from runner.cli.story import Story
     from runner.plan import Plan
 
@@ -47,24 +48,49 @@ class Request:
     out: Path
     keep: Path | None
     environ: Mapping[str, str]
+    grading: GradingChoice | None = None
+    """How attempts are judged and graded; None leaves them ungraded."""
 
 
 def run_batch(request: Request, story: Story) -> int:
-    """Run everything that was asked for and return the exit code: 0 if all was measured, else 2."""
-    from runner.attempt import Cancelled, run_attempt
-
+    """Run everything that was asked for, and judge and grade what was measured; return the exit code (B11)."""
     jobs = load_jobs(request)
     machine = open_machine(request.environ)
     if len(jobs) > 1:
         _plan_all(jobs, machine)  # a fault in the last fixture is found before the first is paid
-    story.begin(request, len(jobs))
     cancelled = threading.Event()
+    if request.grading is None:
+        story.begin(request, len(jobs))
+        return _run_all(jobs, request, machine, story, cancelled, None)
+    from runner.cli.grading import GradingDesk
+
+    with GradingDesk(request, machine, request.grading) as desk:
+        story.begin(request, len(jobs))
+        return _run_all(jobs, request, machine, story, cancelled, desk)
+
+
+def _run_all(
+    jobs: list[Job],
+    request: Request,
+    machine: Machine,
+    story: Story,
+    cancelled: threading.Event,
+    desk: GradingDesk | None,
+) -> int:
+    from runner.attempt import Cancelled, run_attempt
 
     def work(number: int, job: Job) -> dict[str, Any]:
         if cancelled.is_set():
             raise Cancelled
+        told = story.teller(number, job.fixture.id)
+
+        def tell(step: str, facts: Mapping[str, Any]) -> None:
+            told(step, facts)
+            if desk is not None and step == "first-event":
+                desk.warm()  # not before: until then the CLI boots, and both want the processor
+
         try:
-            attempted = run_attempt(job, machine, tell=story.teller(number, job.fixture.id), cancelled=cancelled)
+            attempted = run_attempt(job, machine, tell=tell, cancelled=cancelled)
         except Cancelled:
             raise
         except RunnerError as error:
@@ -75,12 +101,18 @@ def run_batch(request: Request, story: Story) -> int:
 
     futures: list[Future[dict[str, Any]]] = []
     try:
-        with INTERRUPTS.deferred(cancelled.set), ThreadPoolExecutor(request.jobs, "hermeval-run") as pool:
-            futures = [pool.submit(work, number, job) for number, job in enumerate(jobs)]
-            wait(futures)
+        with INTERRUPTS.deferred(cancelled.set):
+            with ThreadPoolExecutor(request.jobs, "hermeval-run") as pool:
+                futures = [pool.submit(work, number, job) for number, job in enumerate(jobs)]
+                wait(futures)
+            rows = [future.result() for future in futures if future.exception() is None]
+            if desk is not None and not cancelled.is_set():
+                rows = desk.finish(rows, story, cancelled)
     except Interrupted as stop:
         return story.interrupted([future.result() for future in futures if future.exception() is None], str(stop))
-    return story.finish([future.result() for future in futures])
+    for future in futures:
+        future.result()  # raises what a thread could not tell
+    return story.finish(rows)
 
 
 def _defect(bug: Exception) -> RunnerError:
@@ -143,7 +175,6 @@ def load_jobs(request: Request) -> list[Job]:
     from runner.fixture import load_fixture
     from runner.plan import PlanOptions
     from runner.profile import validate_fixture
-    from runner.simulate.load import contract_of
 
     if request.keep is not None and (request.repeat > 1 or len(request.names) != 1):
         raise SettingInvalid(
@@ -156,7 +187,11 @@ def load_jobs(request: Request) -> list[Job]:
     for path in fixture_paths(request):
         fixture = load_fixture(path)
         validate_fixture(fixture)
-        contract = contract_of(fixture.simulation, path.parent, fixture.id)
+        contract = None
+        if fixture.simulation is not None:
+            from runner.simulate.load import contract_of
+
+            contract = contract_of(fixture.simulation, path.parent, fixture.id)
         provider, upstream = make_source(request, fixture.script_name, key)
         for repeat in range(request.repeat):
             options = PlanOptions(
@@ -187,7 +222,7 @@ def load_jobs(request: Request) -> list[Job]:
 def fixture_paths(request: Request) -> list[Path]:
     """Return the fixtures' files: those named, or every one of the folder."""
     if not request.names:
-        found = sorted(request.folder.glob("*.json"))
+        found = sorted(request.folder.glob("*.json"), key=lambda path: path.stem)
         if not found:
             raise InputMissing("there is no fixture", where=str(request.folder), hint="name the folder with --fixtures")
         return found

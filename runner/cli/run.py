@@ -1,8 +1,8 @@
-"""``hermeval run FIXTURE…``: load, plan, run, and keep an attempt of each.
+"""``hermeval run FIXTURE…``: load, plan, run, keep an attempt of each, judge and grade it.
 
-Boundary: touches the environment, the terminal and the named directories. Not here: the run itself (runner/attempt.py), grading (issue 2's rooms).
+Boundary: touches the environment, the terminal and the named directories. Not here: the run itself (runner/attempt.py), judging and grading (grading.py, runner/grade).
 Rules: nothing is paid before every named fixture, profile, script and setting was found to be in order. A fault of one fixture's run is that attempt's own error and stops no
-other. Finished attempts stay, whatever ends the command. Exit status 0 measured, 2 anything that could not be measured (B11).
+other. Finished attempts stay, whatever ends the command. Exit status 0 pass (or measured, with --no-grade), 1 fail, 2 anything that could not be measured or graded (B11).
 """
 
 from __future__ import annotations
@@ -98,11 +98,29 @@ def default_out(environ: dict[str, str]) -> Path:
     metavar="DIR",
     help="Copy workspace and home out after the run, for diagnosis; DIR must be new or empty.",
 )
+@click.option("--no-grade", is_flag=True, help="Keep the attempts and stop: no judge, no checks, no verdict.")
+@click.option("--no-judge", is_flag=True, help="Grade by checks alone; the rubric stays unjudged.")
+@click.option(
+    "--votes",
+    type=click.IntRange(1, 25),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Votes of the judge on each output.",
+)
+@click.option(
+    "--rule",
+    type=click.Choice(["unanimous", "majority"]),
+    default="unanimous",
+    show_default=True,
+    help="What several votes need.",
+)
 @click.option("--prepare-only", is_flag=True, help="Print the plan and its sha256; no model call is made.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")
 def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Run each FIXTURE (an id, or a path to a file), or all of the folder where none is named."""
     from runner.cli.batch import Request, prepare, run_batch
+    from runner.cli.grading import GradingChoice
     from runner.cli.story import Story
 
     environ = dict(os.environ)  # noqa: TID251  commands are where the environment is read
@@ -125,6 +143,9 @@ def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
         out=options["out"] or default_out(environ),
         keep=options["keep"],
         environ=environ,
+        grading=None
+        if options["no_grade"]
+        else GradingChoice(judge=not options["no_judge"], votes=options["votes"], rule=options["rule"]),
     )
     story = Story(as_json=as_json)
     if options["prepare_only"]:

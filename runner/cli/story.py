@@ -78,6 +78,21 @@ class Story:
         self._block([f"{fixture}: error, nothing kept", error.diagnostics()])
         return failed_row(fixture, error)
 
+    def warn(self, fixture: str, error: RunnerError) -> None:
+        """Tell something that is less than was asked for and stops nothing."""
+        where = f" ({error.where})" if error.where else ""
+        self._say(f"{fixture}: warning[{error.code}]: {error.message}{where}")
+
+    def judging(self, step: str, facts: Mapping[str, Any]) -> None:
+        """Progress port of the judges."""
+        if step == "planned":
+            plan = facts["plan"]
+            self._progress(f"{plan.fixture.id}: judge's vote {plan.vote} by {plan.model}")
+
+    def graded(self, row: Mapping[str, Any]) -> None:
+        """Tell what grading made of an attempt."""
+        self._block(graded_lines(row))
+
     def finish(self, rows: list[dict[str, Any]]) -> int:
         """Print the summary and, with ``--json``, the object; return the exit code."""
         return self._finish(rows, {})
@@ -92,9 +107,9 @@ class Story:
         return self._finish(rows, {"verdict": "error", "exit_code": 2, "error": error.as_json()})
 
     def _finish(self, rows: list[dict[str, Any]], changes: Mapping[str, Any]) -> int:
-        from runner.claude.row import envelope
+        from runner.claude.row import run_envelope
 
-        answer = {**envelope("run", rows), **changes}
+        answer = {**run_envelope("run", rows), **changes}
         summary = answer["summary"]
         self._say(f"passed {summary['passed']} / measured {summary['measured']} / started {summary['started']}")
         if self._as_json:
@@ -161,10 +176,32 @@ def failed_row(fixture: str | None, error: RunnerError) -> dict[str, Any]:
     }
 
 
+def graded_lines(row: Mapping[str, Any]) -> list[str]:
+    """Return a graded row as a person reads it."""
+    checks, criteria = row["checks"], row["criteria"]
+    if row["verdict"] == "error":
+        outcome = row["outcome"]
+        lines = [f"{row['fixture']}: error[{outcome['code']}]: {outcome['message']}"]
+        lines += [f"  do         {outcome['hint']}"] if outcome["hint"] else []
+    else:
+        met = [
+            f"{sum(item['met'] is True for item in items)} of {len(items)} {name} met"
+            for name, items in (("checks", checks), ("criteria", criteria))
+            if items
+        ]
+        lines = [f"{row['fixture']}: {row['verdict']}: {', '.join(met)}"]
+    lines += [
+        f"  {'met' if item['met'] else 'NOT MET':<10} {item['id']}: {item['reason']}" for item in (*checks, *criteria)
+    ]
+    if row.get("not_judged"):
+        lines.append(f"  rubric     not judged: {', '.join(row['not_judged'])}")
+    return [*lines, f"  evaluation {row['evaluation']}"] if row.get("evaluation") else lines
+
+
 def _outcome(row: Mapping[str, Any]) -> str:
     outcome = row["outcome"]
     if outcome["kind"] == "measured":
-        return "measured, not graded"
+        return "measured"
     hint = f"\n  do         {outcome['hint']}" if outcome["hint"] else ""
     return f"error[{outcome['code']}]: {outcome['message']}{hint}"
 

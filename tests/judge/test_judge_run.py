@@ -38,7 +38,7 @@ def causes(row: dict[str, Any]) -> list[str | None]:
 
 def test_a_shipped_fixture_is_judged_by_its_scripted_judge(bench: Bench) -> None:
     """Every criterion of missing-account gets a boolean and a reason, with the shipped worker's and judge's scripts."""
-    ran = bench.place.hermeval("run", "missing-account", "--json", "--out", str(bench.place.out)).row
+    ran = bench.place.hermeval("run", "missing-account", "--no-grade", "--json", "--out", str(bench.place.out)).row
     done = bench.place.hermeval("judge", "--json", ran["path"])
     assert done.code == 0, done.stderr
     row = done.row

@@ -142,9 +142,7 @@ def test_a_live_recording_comes_back(
     key = tmp_path / "key"
     key.write_text("sk-ant-real-0123456789abcdef")
     provider = serve_provider(rules)
-    row = place.run(
-        "live", "--provider", "anthropic", "--base-url", provider.url, "--key-file", str(key)
-    ).row
+    row = place.run("live", "--provider", "anthropic", "--base-url", provider.url, "--key-file", str(key)).row
     provider.close()
     answer = reproduce(row["path"])
     assert answer.code == 0, answer.stdout

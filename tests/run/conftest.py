@@ -102,10 +102,18 @@ class Place:
         )
         return Answer(done.returncode, done.stdout, done.stderr)
 
-    def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> Answer:
-        """Run ``hermeval run --json ARGUMENTS`` on this folder."""
+    def run(self, *arguments: str, env: Mapping[str, str] | None = None, grade: bool = False) -> Answer:
+        """Run ``hermeval run --json ARGUMENTS`` on this folder; ungraded, unless ``grade``."""
         return self.hermeval(
-            "run", "--json", "--fixtures", str(self.folder), "--out", str(self.out), *arguments, env=env
+            "run",
+            *(() if grade else ("--no-grade",)),
+            "--json",
+            "--fixtures",
+            str(self.folder),
+            "--out",
+            str(self.out),
+            *arguments,
+            env=env,
         )
 
 

@@ -17,7 +17,7 @@ from tests.run.conftest import ROOT, Place, replies, text, tool
 
 def test_the_shipped_fixture_runs_and_its_attempt_holds(place: Place) -> None:
     """missing-account is measured, its skill ran by both witnesses, and every checkable claim of its attempt holds."""
-    answer = place.hermeval("run", "missing-account", "--json", "--out", str(place.out))
+    answer = place.hermeval("run", "missing-account", "--no-grade", "--json", "--out", str(place.out))
     assert answer.code == 0, answer.stderr
     row = answer.row
     assert row["outcome"]["kind"] == "measured"
@@ -35,7 +35,9 @@ def test_the_shipped_fixture_runs_and_its_attempt_holds(place: Place) -> None:
 @pytest.mark.nix
 def test_the_recorded_hashes_are_those_of_the_trees_on_disk(place: Place) -> None:
     """The NAR hashes in the row are what the real nix-hash says of the installed packages (C2)."""
-    toolchain = place.hermeval("run", "missing-account", "--json", "--out", str(place.out)).row["toolchain"]
+    toolchain = place.hermeval("run", "missing-account", "--no-grade", "--json", "--out", str(place.out)).row[
+        "toolchain"
+    ]
     lock = load_lock()
     system = current_system()
     tree = lock.tree_directory("agent", system, default_cache_root(os.geteuid(), os.environ)) / "node_modules"
@@ -53,11 +55,21 @@ def test_the_recorded_hashes_are_those_of_the_trees_on_disk(place: Place) -> Non
 def test_every_fixture_runs_in_every_mode(place: Place, gate_mode: str, launch: str) -> None:
     """Without a fixture's name the whole folder runs, in both gate modes and launch settings, and the attempt says which."""
     answer = place.hermeval(
-        "run", "--json", "--out", str(place.out), "--jobs", "2", "--gate-mode", gate_mode, "--launch", launch
+        "run",
+        "--no-grade",
+        "--json",
+        "--out",
+        str(place.out),
+        "--jobs",
+        "2",
+        "--gate-mode",
+        gate_mode,
+        "--launch",
+        launch,
     )
     assert answer.code == 0, answer.stderr
     rows = answer.object["attempts"]
-    assert [row["fixture"] for row in rows] == sorted(path.stem for path in (ROOT / "fixtures").glob("*.json"))
+    assert [row["fixture"] for row in rows] == [path.stem for path in sorted((ROOT / "fixtures").glob("*.json"))]
     for row in rows:
         assert (row["skill_state"], row["gate_mode"], row["launch"]) == ("ran", gate_mode, launch)
         assert row["witnesses"] == {"transcript": True, "wire": True}
@@ -93,7 +105,9 @@ def test_the_attempt_holds_what_went_over_the_wire(place: Place) -> None:
 def test_two_runs_send_the_same_bytes(place: Place) -> None:
     """Request bodies and plans of two runs of one fixture are byte-identical (facts: Same bytes)."""
     first, second = (
-        open_attempt(Path(place.hermeval("run", "missing-account", "--json", "--out", str(place.out)).row["path"]))
+        open_attempt(
+            Path(place.hermeval("run", "missing-account", "--no-grade", "--json", "--out", str(place.out)).row["path"])
+        )
         for _ in range(2)
     )
     assert first.id != second.id
@@ -113,14 +127,14 @@ def test_prepare_only_prints_the_plan_and_calls_nobody(place: Place) -> None:
     (plan,) = prepared.object["plans"]
     assert list(place.out.iterdir()) == []
     assert (
-        place.hermeval("run", "missing-account", "--json", "--out", str(place.out)).row["plan_sha256"]
+        place.hermeval("run", "missing-account", "--no-grade", "--json", "--out", str(place.out)).row["plan_sha256"]
         == plan["plan_sha256"]
     )
 
 
 def test_show_gives_the_row_that_run_gave(place: Place) -> None:
     """``show ATTEMPT`` recomputes the run's row from the file alone."""
-    row = place.hermeval("run", "missing-account", "--json", "--out", str(place.out)).row
+    row = place.hermeval("run", "missing-account", "--no-grade", "--json", "--out", str(place.out)).row
     shown = place.hermeval("show", "--json", row["path"])
     assert shown.code == 0, shown.stderr
     assert shown.row == row

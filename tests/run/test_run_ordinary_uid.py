@@ -95,7 +95,7 @@ def ordinary() -> Iterator[Ordinary]:
 def test_run_verify_and_show_as_an_ordinary_user(ordinary: Ordinary) -> None:
     """A run of the shipped fixture with nothing said but its name: measured, kept below that user's home, verified, shown, listed; the checkout is untouched."""
     before = sorted(map(str, ordinary.checkout.rglob("*")))
-    answer = ordinary.hermeval("run", "missing-account", "--json")
+    answer = ordinary.hermeval("run", "missing-account", "--no-grade", "--json")
     (row,) = answer["attempts"]
     assert (row["outcome"]["kind"], row["skill_state"]) == ("measured", "ran")
     assert row["witnesses"] == {"transcript": True, "wire": True}
@@ -122,8 +122,12 @@ def test_doctor_as_an_ordinary_user(ordinary: Ordinary) -> None:
 
 def test_both_users_send_the_same_bytes(ordinary: Ordinary, place: Place) -> None:
     """Who runs it does not show inside: plan and request bodies of this user's run equal those of the tests' own user."""
-    theirs = open_attempt(Path(ordinary.hermeval("run", "missing-account", "--json")["attempts"][0]["path"]))
-    ours = open_attempt(Path(place.hermeval("run", "missing-account", "--json", "--out", str(place.out)).row["path"]))
+    theirs = open_attempt(
+        Path(ordinary.hermeval("run", "missing-account", "--no-grade", "--json")["attempts"][0]["path"])
+    )
+    ours = open_attempt(
+        Path(place.hermeval("run", "missing-account", "--no-grade", "--json", "--out", str(place.out)).row["path"])
+    )
     assert theirs.part("plan.json") == ours.part("plan.json")
     bodies = [
         [exchange.request.body for exchange in attempt.exchanges() if exchange.kind == "inference"]
