@@ -98,7 +98,8 @@ class Traces:
         for process in now:
             self.seen[process.pid, process.started] = process
             if b"supervisor.py\0" in process.command:
-                self.staging.add(Path(os.fsdecode(process.command.rstrip(b"\0").rpartition(b"\0")[2])))
+                staging = process.command.rstrip(b"\0").rpartition(b"\0")[2]
+                self.staging |= {Path(os.fsdecode(staging))} - {Path("-")}  # a supervisor without one
         return any(process.is_cli for process in now)
 
     def left(self) -> list[str]:
