@@ -120,7 +120,8 @@ def call_recovery(trace: Trace) -> Recovery:
     """Certify each call that was rejected before it was sent when the very next call succeeds. Looking up a schema or the list between the two is part of a recovery."""
     made = tool_calls(trace)
     recovered, diagnostics = set(), []
-    for row, following in zip(made, (*made[1:], None), strict=True):
+    for place, row in enumerate(made):
+        following = made[place + 1] if place + 1 < len(made) else None
         if not rejected(row):
             continue
         if following is not None and following.exit_status == 0:
