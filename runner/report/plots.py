@@ -18,6 +18,7 @@ _BASE = 92
 _TOP = 6
 _MAX_BINS = 40
 _GAP = 2
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,9 @@ def _bars(counts: list[dict[Word, int]], tallest: int) -> list[Bar]:
 
 
 def _nice(number: float) -> float:
-    """Return 1, 2 or 5 times a power of ten that is not below ``number``."""
-    if number <= 0:
-        return 1.0
+    """Return 1, 2 or 5 times a power of ten that is not below ``number``; for less than a millionth, a millionth."""
+    if number < _LEAST:
+        return _LEAST
     power = 10.0 ** math.floor(math.log10(number))
     return next((factor * power for factor in (1, 2, 5) if number <= factor * power), 10 * power)
 

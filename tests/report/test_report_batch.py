@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runner.report.bounds import BRIEF, SHORT, SHORT_UP_TO, WHOLE, bounds_for, excerpt, seconds_text
@@ -88,6 +88,7 @@ def test_strip_is_as_long_as_the_whole(words: list[str]) -> None:
     assert not words or abs(at - 1000) < 0.1
 
 
+@example([("pass", 5e-324), ("fail", 5e-324)])
 @given(st.lists(st.tuples(_WORD, st.none() | st.floats(0, 1e7)), max_size=60))
 def test_plot_shows_every_known_value_once(values: list[tuple[str, float | None]]) -> None:
     """Bars lie inside the plot; the words say how many values there are and how many attempts have none."""
