@@ -28,7 +28,7 @@ from runner.run_facts import GateFacts
 from runner.skills import SkillTree, stage
 from runner.toolchain import AgentToolchain
 from sandbox.process import Supervisor
-from sandbox.rootfs import HOST, read_host_identity
+from sandbox.rootfs import find_rootfs
 
 if TYPE_CHECKING:
     from runner.assess import Assessment
@@ -150,7 +150,7 @@ def keep(work: Work, seen: Seen, assessment: Assessment, terms: Terms, machine: 
     from runner.assess import kept_row
     from runner.kept import Evidence, save
 
-    rootfs = rootfs_record()
+    rootfs = machine.rootfs.as_record()
     evidence = Evidence(
         plan=work.plan,
         fixture_source=work.fixture_source,
@@ -171,7 +171,7 @@ def keep(work: Work, seen: Seen, assessment: Assessment, terms: Terms, machine: 
     )
     kept = save(evidence, terms.out, real_key=terms.real_key)
     duration_us = _us(seen.ended.duration_s) if seen.ended is not None else 0
-    return kept, kept_row(kept.id, str(kept.path), assessment, duration_us, rootfs["kind"])
+    return kept, kept_row(kept.id, str(kept.path), assessment, duration_us, machine.rootfs.kind)
 
 
 def observations(seen: Seen, machine: Machine) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def plan_job(job: Job, tree: SkillTree, toolchain: AgentToolchain) -> Plan:
 
 def rootfs_record() -> dict[str, Any]:
     """Return what the attempt says of its root file system, so that nobody takes the host's for a pinned one."""
-    return {"kind": HOST, "pinned": False, "identity": read_host_identity()}
+    return find_rootfs().as_record()
 
 
 def unit_texts(tree: SkillTree, plan: Plan) -> dict[str, str]:

@@ -24,7 +24,7 @@ from runner.skills import SkillTree, unchanged
 from runner.toolchain import AgentToolchain
 from sandbox.errors import SandboxError
 from sandbox.process import Host, Supervisor, supervise
-from sandbox.rootfs import HOST, read_host_rootfs
+from sandbox.rootfs import Rootfs, find_rootfs
 from sandbox.running import Ended, Running, start
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Machine:
     host: Host
     toolchain: AgentToolchain
     runtime_dir: Path | None = None
+    rootfs: Rootfs = field(default_factory=find_rootfs)
+    """The read-only system of its sandboxes."""
 
 
 class Terms(Protocol):
@@ -124,7 +126,8 @@ def carry_out(
 
     Raises: Cancelled.
     """
-    seen = Seen(spec=sandbox_spec(plan, rootfs=HOST, system=read_host_rootfs()))
+    rootfs = machine.rootfs
+    seen = Seen(spec=sandbox_spec(plan, rootfs=rootfs.kind, system=rootfs.mounts))
     parser = TranscriptParser()
     _work(terms, plan, seen.spec, machine, supervisor, tree, parser, seen, tell, cancelled, contract, meanwhile)
     if cancelled.is_set():

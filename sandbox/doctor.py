@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sandbox.argv import mount_args
 from sandbox.errors import HOST_CANNOT_ISOLATE, SandboxError
 from sandbox.identity import RUN_USER
 from sandbox.inside_probe import PROBE, expect
+from sandbox.pinned import find_programs
 from sandbox.process import Host, find_host, supervise, try_program
-from sandbox.rootfs import HOST, read_host_rootfs
+from sandbox.rootfs import find_rootfs
 from sandbox.running import Ended, run_once, start
 from sandbox.spec import Dev, Proc, RoBind, SandboxSpec
 from sandbox.view import build_view
@@ -57,10 +59,10 @@ def verdict_of(checks: tuple[Check, ...]) -> str | None:
 
 
 def examine(
-    *, runtime_dir: Path | None = None, bwrap: Path = Path("/usr/bin/bwrap"), python: Path = Path("/usr/bin/python3")
+    *, runtime_dir: Path | None = None, bwrap: Path | None = None, python: Path | None = None
 ) -> tuple[Check, ...]:
-    """Try everything, in the order in which a run needs it."""
-    checks = [check_bwrap_mode(bwrap)]
+    """Try everything, in the order in which a run needs it, with the programs that runs use unless others are given."""
+    checks = [check_bwrap_mode(bwrap or find_programs().bwrap)]
     try:
         host = find_host(bwrap=bwrap, python=python)
     except SandboxError as error:
@@ -169,8 +171,9 @@ def check_isolation(host: Host) -> list[Check]:
                 )
             )
             continue
-        spec = change(build_view(rootfs=HOST, system=read_host_rootfs(), argv=("/usr/bin/true",), env={}))
         try:
+            rootfs = find_rootfs()
+            spec = change(build_view(rootfs=rootfs.kind, system=rootfs.mounts, argv=("/usr/bin/true",), env={}))
             ended, _ = run_once(host, spec)
         except SandboxError as error:
             checks.append(Check(id_, title, "failed", " — ".join([str(error), *sysctl_facts()]), error.hint))
@@ -266,9 +269,10 @@ def look_inside(host: Host, runtime_dir: Path | None) -> tuple[Mapping[str, str]
     except BaseException:
         supervisor.close()
         raise
+    rootfs = find_rootfs()
     spec = build_view(
-        rootfs=HOST,
-        system=read_host_rootfs(),
+        rootfs=rootfs.kind,
+        system=rootfs.mounts,
         argv=("/usr/bin/python3", "-I", "-S", "-c", PROBE),
         env={"PATH": "/usr/bin:/bin"},
         port=443,
@@ -328,19 +332,9 @@ def check_links(host: Host, runtime_dir: Path | None) -> Check:
             if account is not None:
                 os.chown(directory, account.uid, account.gid)
         (hostile / "link").symlink_to(f"/oldroot{outside}")
-        argv = [
-            str(host.bwrap),
-            "--unshare-user",
-            "--ro-bind",
-            "/usr",
-            "/usr",
-            "--symlink",
-            "usr/lib",
-            "/lib",
-            "--symlink",
-            "usr/lib64",
-            "/lib64",
-        ]
+        argv = [str(host.bwrap), "--unshare-user"]
+        for mount in find_rootfs().mounts:
+            argv += mount_args(mount, {}, (), iter(()))
         argv += ["--bind", str(hostile), "/work", "--dir", "/work/link/made", "/usr/bin/true"]
         try_program(host, argv)
         followed = (outside / "made").exists()

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from sandbox.errors import SandboxUnavailable
 from sandbox.identity import Identity, read_identity
+from sandbox.pinned import Programs, find_programs
 from sandbox.staging import choose_staging, make_staging, place_program
 
 REAP_S = 60.0
@@ -33,15 +34,18 @@ class Host:
 
     identity: Identity
     program: Path
-    bwrap: Path = Path("/usr/bin/bwrap")
-    python: Path = Path("/usr/bin/python3")
+    bwrap: Path = Programs.bwrap
+    python: Path = Programs.python
 
 
-def find_host(*, bwrap: Path = Path("/usr/bin/bwrap"), python: Path = Path("/usr/bin/python3")) -> Host:
+def find_host(*, bwrap: Path | None = None, python: Path | None = None) -> Host:
     """Decide who runs the sandbox, and place the supervisor's program where that account can read it.
 
+    The programs are the pinned ones where this program comes from the flake, else the host's, unless others are given.
     Raises: SandboxUnavailable, StagingFailed.
     """
+    programs = find_programs()
+    bwrap, python = bwrap or programs.bwrap, python or programs.python
     for path, package in ((bwrap, "bubblewrap"), (python, "python3")):
         if not os.access(path, os.X_OK):
             raise SandboxUnavailable(f"{path} is missing", where=str(path), hint=f"install the package {package}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sandbox.errors import SandboxUnavailable
+from sandbox.pinned import read_pins
 from sandbox.spec import RoBind
 
 LIBRARY_DIRECTORIES = (
@@ -33,6 +34,16 @@ _MAX_HEADER = 1 << 16
 _VERSIONED = re.compile(r"python3\.\d+\Z")
 
 
+class Libraries(NamedTuple):
+    """Where a program's loader and libraries come from, where it does not say so itself."""
+
+    directories: tuple[str, ...] = LIBRARY_DIRECTORIES
+    loader: Path | None = None
+    """Bound at the usual path of the loader; None for the one that is there."""
+    inside: str | None = None
+    """The directory in which that loader looks by itself; None where each library is bound at the path at which it was found."""
+
+
 class Needs(NamedTuple):
     """What an ELF file says it needs."""
 
@@ -42,13 +53,13 @@ class Needs(NamedTuple):
     """Its own library directories (RPATH or RUNPATH), ``$ORIGIN`` replaced."""
 
 
-def program_binds(
-    programs: Iterable[tuple[Path, str]], *, directories: Sequence[str] = LIBRARY_DIRECTORIES
-) -> tuple[RoBind, ...]:
+def program_binds(programs: Iterable[tuple[Path, str]], *, libraries: Libraries | None = None) -> tuple[RoBind, ...]:
     """Return binds for programs, each given with its path inside, and for every shared file that they need.
 
+    ``libraries`` are the pinned ones where this program comes from the flake, else the host's, unless others are given.
     Raises: SandboxUnavailable where a program or a library is missing, or a file is no ELF file.
     """
+    libraries = libraries or find_libraries()
     binds = {inside: path.resolve() for path, inside in programs}
     pending = list(binds.values())
     seen: set[str] = set()
@@ -56,12 +67,12 @@ def program_binds(
         path = pending.pop()
         needs = read_needs(path)
         if needs.loader is not None:
-            binds.setdefault(needs.loader, Path(needs.loader).resolve())
+            binds.setdefault(needs.loader, _loader(Path(needs.loader), libraries))
         for name in needs.libraries:
             if name not in seen:
                 seen.add(name)
-                found = _find(name, (*needs.search, *directories), path)
-                binds.setdefault(str(found), found.resolve())
+                found, place = _find(name, needs.search, libraries, path)
+                binds.setdefault(place, found.resolve())
                 pending.append(found)
     return tuple(RoBind(source=str(source), target=inside) for inside, source in sorted(binds.items()))
 
@@ -140,11 +151,36 @@ def _require_elf(head: bytes) -> None:
         raise ValueError("it is no 64-bit little-endian ELF file")
 
 
-def _find(name: str, directories: Iterable[str], of: Path) -> Path:
-    for directory in directories:
+def find_libraries() -> Libraries:
+    """Return the pinned loader and libraries, or the host's.
+
+    Raises: SandboxUnavailable.
+    """
+    pins = read_pins()
+    return Libraries() if pins is None else Libraries(pins.libraries, pins.loader, pins.libraries[0])
+
+
+def _loader(usual: Path, libraries: Libraries) -> Path:
+    """Return the file of a loader: a program of the store names its own, one of a distribution is given the pinned one."""
+    if libraries.loader is not None and usual.name == libraries.loader.name and not _is_of_a_library(usual, libraries):
+        return libraries.loader.resolve()
+    return usual.resolve()
+
+
+def _is_of_a_library(path: Path, libraries: Libraries) -> bool:
+    return str(path.parent) in libraries.directories
+
+
+def _find(name: str, search: Sequence[str], libraries: Libraries, of: Path) -> tuple[Path, str]:
+    """Return a library's file and its path inside."""
+    for directory in search:
         found = Path(directory, name)
         if found.is_file():
-            return found
+            return found, str(found)
+    for directory in libraries.directories:
+        found = Path(directory, name)
+        if found.is_file():
+            return found, str(found if libraries.inside is None else Path(libraries.inside, name))
     raise SandboxUnavailable(
         f"the shared library {name} of {of.name} is not installed",
         where=str(of),

@@ -156,14 +156,15 @@ def open_machine(environ: Mapping[str, str]) -> Machine:
     from runner.toolchain import default_cache_root, load_lock, open_agent
     from sandbox.errors import SandboxError
     from sandbox.process import find_host
+    from sandbox.rootfs import find_rootfs
 
     toolchain = open_agent(load_lock(), default_cache_root(os.geteuid(), environ))
     try:
-        host = find_host()
+        host, rootfs = find_host(), find_rootfs()
     except SandboxError as error:
         raise as_runner_error(error) from error
     runtime = environ.get("XDG_RUNTIME_DIR")
-    return Machine(host, toolchain, Path(runtime) if runtime else None)
+    return Machine(host, toolchain, Path(runtime) if runtime else None, rootfs)
 
 
 def load_jobs(request: Request) -> list[Job]:

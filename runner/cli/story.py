@@ -215,7 +215,7 @@ def _facts(attempted: Attempted) -> list[str]:
     paid = " (nothing was paid: scripted)" if row["provider"] == "scripted" else ""
     return [
         f"  ran        skill {plan.unit.skill} by {plan.invocation}, Claude CLI {claude.get('version')} ({plan.launch.setting}), Node {node.get('version')} pinned",
-        f"  in         bubblewrap, root file system: {row['rootfs']} (not pinned), home and workspace in memory, network: the gate only ({row['gate_mode']})",
+        f"  in         bubblewrap, root file system: {row['rootfs']} ({'pinned' if row['rootfs'] == 'nix' else 'not pinned'}), home and workspace in memory, network: the gate only ({row['gate_mode']})",
         f"  evidence   skill {row['skill_state']}: transcript {_WORDS[witnesses['transcript']]}, wire {_WORDS[witnesses['wire']]}; {requests['sent']} requests{refused}, {row['rounds']} rounds",
         f"  model      {plan.model} -> {', '.join(row['model']['wire']) or 'none asked'}",
         f"  took       {row['duration_s']:.1f} s, cost {cost}{paid}",

@@ -38,8 +38,10 @@ class Site:
     """Seconds since 1970."""
     full: bool = False
     """Whether to do a whole run too."""
-    bwrap: Path = Path("/usr/bin/bwrap")
-    python: Path = Path("/usr/bin/python3")
+    bwrap: Path | None = None
+    """None for the one that runs use."""
+    python: Path | None = None
+    """None for the one that runs use."""
     lock: Path | None = None
     """The toolchain lock; None for the one that is shipped."""
 

@@ -92,7 +92,7 @@ def ask_gate(host: Host, mode: Mode, runtime_dir: Path | None) -> tuple[dict[str
     from runner.gate.settings import PROVIDER_HOST, GateSettings
     from runner.gate.upstreams.scripted import ScriptedUpstream
     from sandbox.process import supervise
-    from sandbox.rootfs import HOST, read_host_rootfs
+    from sandbox.rootfs import find_rootfs
     from sandbox.running import start
     from sandbox.spec import RoBind
     from sandbox.view import build_view
@@ -101,9 +101,10 @@ def ask_gate(host: Host, mode: Mode, runtime_dir: Path | None) -> tuple[dict[str
     authority = make_authority() if settings.tls else None
     answer = {"schema_version": 1, "replies": [{"reply": {"message": {"content": [{"type": "text", "text": "hi"}]}}}]}
     gate = Gate(settings, ScriptedUpstream(Script.model_validate_json(_json(answer))), authority=authority)
+    rootfs = find_rootfs()
     spec = build_view(
-        rootfs=HOST,
-        system=read_host_rootfs(),
+        rootfs=rootfs.kind,
+        system=rootfs.mounts,
         argv=("/usr/bin/python3", "-I", "-S", "-c", CLIENT, str(settings.port), settings.expected_host),
         env={"PATH": "/usr/bin:/bin"},
         port=settings.port,

@@ -9,7 +9,7 @@ import pytest
 from sandbox.errors import SandboxUnavailable
 from sandbox.limits import Limits
 from sandbox.process import Host
-from sandbox.programs import program_binds, python_binds, read_needs
+from sandbox.programs import Libraries, program_binds, python_binds, read_needs
 from sandbox.running import run_once
 from sandbox.sealed import sealed_spec
 
@@ -43,7 +43,7 @@ def test_what_is_no_program_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_missing_library_is_named() -> None:
     """A library that is nowhere is named before anything starts."""
     with pytest.raises(SandboxUnavailable, match="shared library"):
-        program_binds([(PYTHON, "/opt/python")], directories=("/nonexistent",))
+        program_binds([(PYTHON, "/opt/python")], libraries=Libraries(("/nonexistent",)))
 
 
 def test_sealed_python_has_nothing_to_start_and_nothing_to_write(host: Host) -> None:
