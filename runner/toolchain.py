@@ -4,7 +4,8 @@ Boundary: reads the lock files and the toolchain cache; writes only there (a sta
 installing (toolchain_install.py), the lock's form (toolchain_lock.py), the hash itself (nar.py), stamps (toolchain_stamp.py).
 Rules: a run checks a stamp; ``verify`` hashes everything again. A tree whose hash differs from the lock is refused with both hashes (C2), and nothing falls back
 to another version. Cache: ``<root>/<kind>-<system>-<first 16 hex of sha256(package-lock.json)>/{node_modules,stamp.json}`` and
-``<root>/exec/<first 16 hex of the CLI's NAR hash>/claude``.
+``<root>/exec/<first 16 hex of the CLI's NAR hash>/claude``. In the flake's package the trees lie in a Nix store instead, and a stamp would say nothing there: a tree is taken
+where its path is the one that Nix gives to the lock's very hash (store_path.py), which Nix does only after hashing. The execute-only copy is in the cache all the same.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from runner.errors import InputError, InputMissing, ToolchainError, ToolchainMismatch, ToolchainMissing
 from runner.nar import nar_sha256
+from runner.store_path import fixed_output_path
 from runner.toolchain_lock import AgentLock, Kind, ToolchainLock, ToolLock, executable_directory, load_lock
 from runner.toolchain_stamp import (
     Stamp,
@@ -138,7 +140,7 @@ def default_cache_root(uid: int, environ: Mapping[str, str]) -> Path:
 def open_agent(
     lock: ToolchainLock, cache_root: Path, *, system: str | None = None, uid: int | None = None
 ) -> AgentToolchain:
-    """Return the installed tools of a run after checking their stamps; a few lstat calls, no contents are read.
+    """Return the installed tools of a run after checking their stamps, or their paths in a store; a few lstat calls, no contents are read.
 
     Where a stamp does not hold (a restored cache, another inode), the tree is hashed again (a second or so) and stamped anew where that can be written.
     ``uid`` is the caller's (default: the process's): stamps count only where nobody but root and ``uid`` could have written them.
@@ -195,7 +197,7 @@ def verify_tree(lock: ToolchainLock, kind: Kind, cache_root: Path, *, system: st
     from concurrent.futures import ThreadPoolExecutor  # late: a run does not need it
 
     pinned = lock.system(system).tree(kind)
-    root = lock.tree_directory(kind, system, cache_root) / "node_modules"
+    root = lock.root(kind, system, cache_root)
     wanted: list[tuple[str, str | None, str, Path]] = [(kind, None, pinned.nar_sha256, root)]
     wanted += [
         (f"{kind}/{name}", tool.version, tool.nar_sha256, root / tool.package) for name, tool in pinned.tools().items()
@@ -278,6 +280,9 @@ def mismatch(check: ToolCheck) -> ToolchainMismatch:
 
 
 def _checked_tree(lock: ToolchainLock, kind: Kind, system: str, cache_root: Path, uid: int) -> Path:
+    pinned = lock.pinned_tree(kind, system)
+    if pinned is not None:
+        return _store_tree(lock, kind, system, pinned)
     directory = lock.tree_directory(kind, system, cache_root)
     root = directory / "node_modules"
     expected = lock.system(system).tree(kind).nar_sha256
@@ -306,12 +311,33 @@ def _checked_tree(lock: ToolchainLock, kind: Kind, system: str, cache_root: Path
     return root
 
 
+def _store_tree(lock: ToolchainLock, kind: Kind, system: str, root: Path) -> Path:
+    """Return a tree of the store whose path stands for the lock's hash."""
+    assert lock.pins is not None
+    expected = lock.system(system).tree(kind).nar_sha256
+    right = fixed_output_path(expected, root.name.partition("-")[2], lock.pins.store)
+    if str(root) != right:
+        raise ToolchainMismatch(
+            f"the {kind} tools lie at {root}; a tree with the lock's hash {expected} lies at {right}",
+            where=str(root),
+            hint="build the flake's package again: its tools and its lock are not of one piece",
+        )
+    if not root.is_dir():
+        raise ToolchainMissing(
+            f"the {kind} tools of {system} are not in the store",
+            where=str(root),
+            hint="build the flake's package again",
+        )
+    return root
+
+
 def _remake_copy(pinned: AgentLock, root: Path, directory: Path) -> None:
     package = root / pinned.claude.package
     actual = nar_sha256(package)
     if actual != pinned.claude.nar_sha256:
         raise mismatch(ToolCheck("agent/claude", "broken", None, pinned.claude.nar_sha256, actual, package))
     try:
+        directory.parent.parent.mkdir(parents=True, exist_ok=True)  # the cache itself, where tools come from a store
         make_executable_copy(root / pinned.claude.path, directory, actual)
     except OSError as error:
         raise ToolchainMissing(

@@ -1,4 +1,4 @@
-"""The toolchain lock: which tools are pinned, for which system, with which hashes.
+"""The toolchain lock: which tools are pinned, for which system, with which hashes; and, in the flake's package, where Nix has put them.
 
 Boundary: reads sandbox/toolchain. Not here: what is installed (runner/toolchain.py).
 Rules: the file is data that people review, so unknown keys, odd paths and hashes in any but the SRI form are refused. Hashes are NAR hashes, so that a person
@@ -17,6 +17,9 @@ import msgspec
 from runner.canonical import sha256_hex
 from runner.errors import InputMissing, ToolchainError, ToolchainMissing
 from runner.nar import hex_from_sri
+from sandbox.errors import SandboxError
+from sandbox.pinned import FILE as PINS
+from sandbox.pinned import Pins, read_pins
 
 Kind = Literal["agent", "grader"]
 _LOCK = Path(__file__).resolve().parent.parent / "sandbox" / "toolchain" / "toolchain.json"
@@ -82,6 +85,8 @@ class ToolchainLock:
 
     directory: Path
     systems: Mapping[str, SystemLock]
+    pins: Pins | None = None
+    """Where the trees lie in a Nix store, for the flake's package; None for the toolchain cache."""
 
     def system(self, name: str) -> SystemLock:
         """Return the pinned trees of a system.
@@ -97,8 +102,16 @@ class ToolchainLock:
             )
         return self.systems[name]
 
+    def pinned_tree(self, kind: Kind, system: str) -> Path | None:
+        """Return where Nix has put a tree (its ``node_modules``), or None where it lies in the cache."""
+        return self.pins.trees[kind] if self.pins is not None and self.pins.system == system else None
+
+    def root(self, kind: Kind, system: str, cache_root: Path) -> Path:
+        """Return a tree's ``node_modules``, wherever it is."""
+        return self.pinned_tree(kind, system) or self.tree_directory(kind, system, cache_root) / "node_modules"
+
     def tree_directory(self, kind: Kind, system: str, cache_root: Path) -> Path:
-        """Return where a tree is installed: the directory of ``node_modules`` and ``stamp.json``."""
+        """Return where a tree is installed in the cache: the directory of ``node_modules`` and ``stamp.json``."""
         npm_lock = self.directory / kind / system / "package-lock.json"
         try:
             key = sha256_hex(npm_lock.read_bytes())[:16]
@@ -112,7 +125,7 @@ def load_lock(path: Path | None = None) -> ToolchainLock:
 
     Raises:
         InputMissing: the file is not there.
-        ToolchainError: it does not follow its schema; the message holds the JSON path.
+        ToolchainError: it does not follow its schema; the message holds the JSON path. Or the pins beside it do not (``pins-invalid``).
     """
     path = path or _LOCK
     try:
@@ -122,7 +135,11 @@ def load_lock(path: Path | None = None) -> ToolchainLock:
         raise InputMissing(f"the toolchain lock cannot be read: {error.strerror}", where=str(path)) from error
     except (ValueError, RecursionError) as error:
         raise ToolchainError(f"the toolchain lock is not valid: {error}", where=str(path)) from error
-    return ToolchainLock(path.parent, found.systems)
+    try:
+        pins = read_pins(path.parent / PINS.name)
+    except SandboxError as error:
+        raise ToolchainError(error.message, where=error.where, hint=error.hint, code=error.code) from error
+    return ToolchainLock(path.parent, found.systems, pins)
 
 
 def executable_directory(pinned: AgentLock, cache_root: Path) -> Path:
