@@ -1,13 +1,15 @@
 """The compact record of main-thread texts, tool calls and tool results that tamper.py compares with the gate's record.
 
-Boundary: pure. Not here: the comparison (tamper.py).
+Boundary: pure, but that its digests are keyed by a secret of this process. Not here: the comparison (tamper.py).
 Rules: a record has a fixed size whatever the text's length, so that a gigabyte of transcript leaves a few tens of megabytes behind; both
-sides of the comparison make their digests here and nowhere else.
+sides of the comparison make their digests here and nowhere else. Digests mean nothing outside the process: they are never stored, shown or sent.
+A digest is Python's own hash (SipHash, 64 bits) over a secret and the text: who writes a forged line does not know the secret, so two texts have one digest by chance only. Twelve
+bytes of BLAKE2 were the half of all the time that parsing takes.
 """
 
 from __future__ import annotations
 
-import hashlib
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,9 +18,14 @@ from typing import Any, Literal
 from runner.claude.names import canonical_tool, result_text
 
 Kind = Literal["text", "call", "result"]
-DIGEST_BYTES = 12
+Digest = int
+NO_DIGEST: Digest = 0
+"""Stands where there is nothing to make a digest of."""
 _KINDS: tuple[Kind, ...] = ("text", "call", "result")
-_RECORD = struct.Struct("<BI12s12s")
+_NUMBERS: dict[Kind, int] = {kind: number for number, kind in enumerate(_KINDS)}
+_RECORD = struct.Struct("<BIqq")
+_SECRET = os.urandom(16).hex()
+"""PYTHONHASHSEED may be known to others; this is not."""
 _REMINDER_START, _REMINDER_END = "<system-reminder>", "</system-reminder>"
 _MAX_REMINDERS = 20
 
@@ -30,31 +37,31 @@ class Entry:
     kind: Kind
     event: int
     """The event's number in the transcript, from 1."""
-    key: bytes
-    content: bytes
+    key: Digest
+    content: Digest
 
 
-def digest(text: str) -> bytes:
-    """Return the bytes that stand for a text."""
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=DIGEST_BYTES).digest()
+def digest(text: str) -> Digest:
+    """Return the number that stands for a text in this process."""
+    return hash(_SECRET + text)
 
 
-def text_content(text: str) -> bytes:
+def text_content(text: str) -> Digest:
     """Return the digest under which a text block is compared: blanks at the ends do not count."""
     return digest(text.strip())
 
 
-def call_content(call_id: Any, name: Any) -> bytes:
+def call_content(call_id: Any, name: Any) -> Digest:
     """Return the digest under which a tool call is compared: its id and its tool, not its input (the CLI normalises inputs)."""
     return digest(f"{call_id}\n{canonical_tool(name) if isinstance(name, str) else name}")
 
 
-def result_content(content: Any) -> bytes:
+def result_content(content: Any) -> Digest:
     """Return the digest under which a tool result is compared: its text, string or list form alike, blanks at the ends off."""
     return text_content(result_text(content))
 
 
-def sent_result_contents(content: Any) -> set[bytes]:
+def sent_result_contents(content: Any) -> set[Digest]:
     """Return the digests of a sent tool result: as it is, and without the reminders that the CLI appends on the wire only."""
     text = result_text(content).rstrip()
     digests = {text_content(text)}
@@ -66,9 +73,9 @@ def sent_result_contents(content: Any) -> set[bytes]:
     return digests
 
 
-def pack(kind: Kind, event: int, key: bytes, content: bytes) -> bytes:
+def pack(kind: Kind, event: int, key: Digest, content: Digest) -> bytes:
     """Return the fixed-size form of an entry."""
-    return _RECORD.pack(_KINDS.index(kind), min(event, 0xFFFFFFFF), key, content)
+    return _RECORD.pack(_NUMBERS[kind], min(event, 0xFFFFFFFF), key, content)
 
 
 def unpack(ledger: bytes | bytearray) -> Iterator[Entry]:

@@ -58,7 +58,7 @@ def tamper_findings(
 
 def _unrecorded(said: Iterable[ledger.Entry], messages: Iterable[Message]) -> list[str]:
     """Find main-thread texts and tool calls that no recorded response with that message id holds."""
-    recorded: set[tuple[str, bytes, bytes]] = set()
+    recorded: set[tuple[str, ledger.Digest, ledger.Digest]] = set()
     for message in messages:
         key = ledger.digest(message.id)
         for block in message.blocks:
@@ -107,7 +107,7 @@ def _changed_results(results: Sequence[ledger.Entry], main: Iterable[Exchange]) 
 
     A result that was never sent (no request followed) is no finding, also where its call id had been used before.
     """
-    sent: dict[bytes, set[bytes]] = {}
+    sent: dict[ledger.Digest, set[ledger.Digest]] = {}
     for exchange in main:
         for call_id, content in _sent_results(exchange.request.body):
             sent.setdefault(ledger.digest(call_id), set()).update(ledger.sent_result_contents(content))

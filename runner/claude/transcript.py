@@ -244,14 +244,11 @@ class TranscriptParser:
         parent = thread_of(event.parent_tool_use_id)
         model, message_id = message.get("model"), message.get("id")
         real = model != SYNTHETIC
-        key = b""
+        key = ledger.NO_DIGEST
         if parent is None and real:
             self._count_message(message_id, model, message.get("usage"))
-            key = (
-                ledger.digest(message_id)
-                if self._keep_ledger and isinstance(message_id, str)
-                else b"\0" * ledger.DIGEST_BYTES
-            )
+            if self._keep_ledger and isinstance(message_id, str):
+                key = ledger.digest(message_id)
         content = message.get("content")
         for block in (
             [{"type": "text", "text": content}]
@@ -272,7 +269,7 @@ class TranscriptParser:
             elif not isinstance(kind, str) or kind not in _KNOWN_BLOCKS:
                 self._count_odd("content block", kind)
 
-    def _main_text(self, text: str, key: bytes) -> None:
+    def _main_text(self, text: str, key: ledger.Digest) -> None:
         self._text = text
         self._record("text", key, ledger.text_content, text)
         if self._on_main_text is not None:
@@ -337,12 +334,14 @@ class TranscriptParser:
                 self._references.add(path)
             self._record(
                 "result",
-                ledger.digest(call_id) if self._keep_ledger else b"",
+                ledger.digest(call_id) if self._keep_ledger else ledger.NO_DIGEST,
                 ledger.result_content,
                 block.get("content"),
             )
 
-    def _record(self, kind: ledger.Kind, key: bytes, content: Callable[..., bytes], *values: Any) -> None:
+    def _record(
+        self, kind: ledger.Kind, key: ledger.Digest, content: Callable[..., ledger.Digest], *values: Any
+    ) -> None:
         if self._keep_ledger:
             self._ledger += ledger.pack(kind, self._events, key, content(*values))
 
