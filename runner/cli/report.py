@@ -66,11 +66,11 @@ def command(paths: tuple[str, ...], out: str | None, markdown: bool, as_json: bo
 
 
 def find_attempts(paths: Iterable[str]) -> tuple[list[Path], int]:
-    """Return the attempt files that are named, or lie directly in a named directory, each attempt once, and how many files were passed over for that.
+    """Return the attempt files that are named, or lie directly in a named directory, each attempt once, judges' last, and how many files were passed over for that.
 
     Raises: InputMissing for a name that is nothing, or where there is no attempt at all.
     """
-    found: dict[str, Path] = {}
+    found: dict[str, tuple[bool, Path]] = {}
     repeated = 0
     for name in paths:
         path = Path(name)
@@ -81,12 +81,12 @@ def find_attempts(paths: Iterable[str]) -> tuple[list[Path], int]:
             reason = getattr(error, "strerror", None) or error
             raise InputMissing(f"cannot be read: {reason}", where=name, hint="name attempts or a directory") from error
         for file in files:
-            identity = _identity(file)
+            identity, judge = _identity(file)
             repeated += identity in found
-            found.setdefault(identity, file)
+            found.setdefault(identity, (judge, file))
     if not found:
         raise InputMissing("there is no attempt", where=", ".join(paths), hint="name the directory of run --out")
-    return list(found.values()), repeated
+    return [file for _, file in sorted(found.values(), key=lambda item: item[0])], repeated
 
 
 def render(files: list[Path], repeated: int, told: list[tuple[Row, str]], *, markdown: bool = False) -> Iterator[str]:
@@ -168,14 +168,15 @@ def _inside(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def _identity(file: Path) -> str:
-    """Return what makes two files one attempt: the id, or the place of a file that has none."""
+def _identity(file: Path) -> tuple[str, bool]:
+    """Return what makes two files one attempt (the id, or the place of a file that has none), and whether it is a judge's."""
     from runner.bundle.reader import read_manifest
 
     try:
-        return read_manifest(file).id
+        manifest = read_manifest(file)
     except RunnerError:
-        return os.path.realpath(file)
+        return os.path.realpath(file), False
+    return manifest.id, manifest.summary.get("kind") == "judge"
 
 
 def _refuse_attempt(target: Path, files: list[Path]) -> None:

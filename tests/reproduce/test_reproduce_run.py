@@ -37,7 +37,7 @@ def test_recorded_attempts_come_back(recorded: dict[str, Path], reproduce: Calla
 
 def test_a_recording_of_faults_comes_back(place: Place, reproduce: Callable[..., Answer]) -> None:
     """A provider error that was retried and a cut stream are served again as they were; the run concludes the same error or answer."""
-    rules = [
+    rules: list[dict[str, Any]] = [
         {
             "when": {"lane": "main", "nth": 1},
             "reply": {"error": {"status": 529, "type": "overloaded_error", "message": "busy"}},
