@@ -18,6 +18,7 @@ else
   cache=${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/hermeval
 fi
 export HERMEVAL_CACHE=$cache
+unset PYTHONDONTWRITEBYTECODE # compiled modules go into the cache; without them every start compiles for a second
 
 say() { printf 'hermeval: %s\n' "$*" >&2; }
 die() { # CODE MESSAGE HINT
