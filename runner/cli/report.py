@@ -8,6 +8,7 @@ could not: it is on the page all the same. The attempts' own verdicts are data h
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 import sys
@@ -169,14 +170,20 @@ def _inside(directory: Path) -> list[Path]:
 
 
 def _identity(file: Path) -> tuple[str, bool]:
-    """Return what makes two files one attempt (the id, or the place of a file that has none), and whether it is a judge's."""
+    """Return what makes two files one attempt, and whether it is a judge's.
+
+    The whole bytes decide: the id in the first frame is only a claim, which a damaged copy makes too. A file that cannot be read is its own place.
+    """
     from runner.bundle.reader import read_manifest
 
     try:
-        manifest = read_manifest(file)
-    except RunnerError:
+        if not file.is_file():  # a pipe would be waited for
+            return os.path.realpath(file), False
+        with file.open("rb") as stream:
+            identity = hashlib.file_digest(stream, "sha256").hexdigest()
+        return identity, read_manifest(file).summary.get("kind") == "judge"
+    except (OSError, RunnerError):
         return os.path.realpath(file), False
-    return manifest.id, manifest.summary.get("kind") == "judge"
 
 
 def _refuse_attempt(target: Path, files: list[Path]) -> None:

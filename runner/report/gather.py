@@ -64,7 +64,7 @@ class _Verdict:
 def view_attempt(path: Path, number: int, bounds: Bounds, prices: PriceTable) -> AttemptView:
     """Return what a page shows of the attempt in ``path``; of a file that cannot be read, that and why. ``number`` is its place on the page."""
     try:
-        if is_version1(path):
+        if path.is_file() and is_version1(path):  # a pipe would be waited for
             return view_version1(path, number, bounds)
         return _view(_open(path, bounds), number, bounds, prices)
     except RunnerError as error:

@@ -113,6 +113,23 @@ def test_attempt_that_is_named_twice_counts_once(workshop: Workshop) -> None:
     assert "2 files hold an attempt that was given already" in target.read_text()
 
 
+def test_damaged_copy_of_an_attempt_is_not_passed_over(workshop: Workshop) -> None:
+    """A cut copy claims the id of the whole one in its first frame, and is an error of its own all the same; a whole copy is passed over."""
+    path = workshop.attempt()
+    for name, data in (("cut.attempt", path.read_bytes()[:-100]), ("copy.attempt", path.read_bytes())):
+        (workshop.directory / name).write_bytes(data)
+    done = report(workshop.directory, "-o", workshop.directory / "x.html", "--json")
+    assert (done.code, done.answer["summary"]) == (2, {"passed": 0, "measured": 1, "started": 2})
+
+
+def test_pipe_is_an_error_and_is_not_waited_for(workshop: Workshop) -> None:
+    """A pipe under an attempt's name is told as no attempt, at once."""
+    workshop.attempt()
+    os.mkfifo(workshop.directory / "pipe.attempt")
+    done = report(workshop.directory, "-o", workshop.directory / "x.html", "--json")
+    assert (done.code, done.answer["summary"]["started"]) == (2, 2)
+
+
 def test_markdown_goes_to_stdout_or_to_the_file(workshop: Workshop) -> None:
     """Without -o the summary is on stdout and nothing else is; with it the file holds the same."""
     path, target = workshop.attempt(), workshop.directory / "x.md"
