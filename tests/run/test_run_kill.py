@@ -38,14 +38,23 @@ class Victim:
     """Fixture to a word that stands in its CLI's command line and in no other's."""
 
     def start(
-        self, names: Sequence[str], *options: str, prefix: Sequence[str] = (), **popen: Any
+        self, names: Sequence[str], *options: str, prefix: Sequence[str] = (), grade: bool = False, **popen: Any
     ) -> tuple[subprocess.Popen[str], Traces]:
-        """Start ``hermeval run --json`` with private runtime and temporary directories of its own."""
+        """Start ``hermeval run --json`` with private runtime and temporary directories of its own; ungraded, unless ``grade``."""
         home = self.scratch / os.urandom(6).hex()
         traces = Traces(home / "run", home / "tmp", tuple(self.markers[name] for name in names))
         for folder in (home, traces.runtime_dir, traces.temporary):
             folder.mkdir(mode=0o700)
-        arguments = ["run", "--json", "--fixtures", str(self.place.folder), "--out", str(self.place.out), *names]
+        arguments = [
+            "run",
+            *(() if grade else ("--no-grade",)),
+            "--json",
+            "--fixtures",
+            str(self.place.folder),
+            "--out",
+            str(self.place.out),
+            *names,
+        ]
         env = {"PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(traces.runtime_dir), "TMPDIR": str(traces.temporary)}
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **popen}
         argv = [*prefix, *self.place.command(*arguments, *options)]
@@ -168,6 +177,51 @@ def test_sigkill_with_several_runs_under_way_leaves_nothing(victim: Victim) -> N
     assert_all_whole(victim.place)
 
 
+def test_sigkill_while_judging_and_grading_leaves_nothing(victim: Victim) -> None:
+    """The judge's run and the grader's processes go too; the attempt stays, and an evaluation is whole or not there."""
+    name = next(iter(victim.markers))
+    quick = victim.place.case(name, replies(tool("Skill", "toolu_1", skill="workflow"), text()))
+    for turn in range(4):
+        before = set(victim.place.out.glob("*.attempt"))
+        process, traces = victim.start([quick], grade=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while set(victim.place.out.glob("*.attempt")) == before and time.monotonic() < deadline:
+            traces.look(process.pid)
+            time.sleep(0.01)
+        assert set(victim.place.out.glob("*.attempt")) > before
+        until = time.monotonic() + chance("grading", turn) * 2
+        while process.poll() is None and time.monotonic() < until:
+            traces.look(process.pid)
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        assert what_is_left(traces) == []
+    assert_all_whole(victim.place)
+    for path in victim.place.out.glob("*.evaluation.json"):
+        json.loads(path.read_bytes())
+
+
+def test_a_signal_while_judging_and_grading_is_two_and_the_attempt_stays(victim: Victim) -> None:
+    """SIGTERM after the attempt was written: exit 2, the interruption told, the attempt kept and whole, nothing else left."""
+    name = next(iter(victim.markers))
+    quick = victim.place.case(name, replies(tool("Skill", "toolu_1", skill="workflow"), text()))
+    process, traces = victim.start([quick], grade=True)
+    deadline = time.monotonic() + 60
+    while not list(victim.place.out.glob("*.attempt")) and time.monotonic() < deadline:
+        traces.look(process.pid)
+        time.sleep(0.01)
+    traces.look(process.pid)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2, err
+    answer = json.loads(out)
+    assert answer["error"]["code"] == "interrupted"
+    (path,) = victim.place.out.glob("*.attempt")
+    assert [row["path"] for row in answer["attempts"]] == [str(path)]
+    assert what_is_left(traces) == []
+    assert_all_whole(victim.place)
+
+
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_signal_ends_the_run_in_two_and_leaves_nothing(victim: Victim, number: signal.Signals) -> None:
     """SIGTERM, SIGINT and SIGHUP with the CLI running: exit 2, one JSON object that says so, at once, nothing kept and nothing left."""
@@ -271,7 +325,7 @@ def test_an_answer_that_nobody_gets_is_two(victim: Victim, how: str) -> None:
             assert process.stderr is not None
             err = process.stderr.read()
     assert process.returncode == 2, err
-    assert "measured, not graded" in err
+    assert ": measured\n" in err
     assert what_is_left(traces) == []
     assert_all_whole(victim.place)
     assert len(list(victim.place.out.iterdir())) == 1

@@ -126,7 +126,9 @@ def test_the_real_key_is_in_no_stored_byte_and_no_process(
         "HERMEVAL_CANARY": canary("runner"),
         "ANTHROPIC_API_KEY": canary("other-key-in-runner"),
     }
-    argv = place.command("run", "--json", "--fixtures", str(place.folder), "--out", str(place.out), *live, "key")
+    argv = place.command(
+        "run", "--no-grade", "--json", "--fixtures", str(place.folder), "--out", str(place.out), *live, "key"
+    )
     below: list[bytes] = []
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
