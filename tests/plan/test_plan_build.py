@@ -74,7 +74,12 @@ def test_shipped_fixtures_plan(path: Path, launch: Any, mode: Any, tree: SkillTr
     """Every shipped fixture has a plan in both settings and modes, whose sandbox keeps the sandbox's rules."""
     fixture = load_fixture(path)
     plan = build_plan(
-        fixture=fixture, tree=tree, provider=SCRIPTED, toolchain=TOOLS, options=PlanOptions(launch=launch, mode=mode)
+        fixture=fixture,
+        tree=tree,
+        provider=SCRIPTED,
+        toolchain=TOOLS,
+        options=PlanOptions(launch=launch, mode=mode),
+        contract=contract_of(fixture.simulation, FIXTURES, fixture.id),
     )
     assert plan.skills.digest == tree.digest
     assert plan.unit.body_sha256 is not None
