@@ -79,7 +79,10 @@ def list_fixtures(folder: Path) -> tuple[Path, ...]:
     """
     try:
         return tuple(
-            sorted(path for path in folder.iterdir() if path.suffix == ".json" and not path.name.startswith("."))
+            sorted(
+                (path for path in folder.iterdir() if path.suffix == ".json" and not path.name.startswith(".")),
+                key=lambda path: path.stem,
+            )
         )
     except OSError as error:
         raise InputMissing(f"the fixtures folder cannot be read: {error.strerror}", where=str(folder)) from error

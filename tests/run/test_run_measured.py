@@ -69,7 +69,7 @@ def test_every_fixture_runs_in_every_mode(place: Place, gate_mode: str, launch: 
     )
     assert answer.code == 0, answer.stderr
     rows = answer.object["attempts"]
-    assert [row["fixture"] for row in rows] == [path.stem for path in sorted((ROOT / "fixtures").glob("*.json"))]
+    assert [row["fixture"] for row in rows] == sorted(path.stem for path in (ROOT / "fixtures").glob("*.json"))
     for row in rows:
         assert (row["skill_state"], row["gate_mode"], row["launch"]) == ("ran", gate_mode, launch)
         assert row["witnesses"] == {"transcript": True, "wire": True}
