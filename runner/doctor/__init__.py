@@ -63,7 +63,7 @@ def examine(site: Site) -> Iterator[Check]:
 def _examine_runs(site: Site) -> Iterator[Check]:
     """Try what needs the packages: sandbox, tools, gate, fixtures."""
     from runner.doctor.cases import check_fixtures, check_skill_rules
-    from runner.doctor.tools import check_copy, check_toolchain
+    from runner.doctor.tools import check_copy, check_grader, check_toolchain
     from sandbox import doctor as sandbox_doctor
 
     blocked: str | None = None
@@ -81,14 +81,20 @@ def _examine_runs(site: Site) -> Iterator[Check]:
     fixtures_check, fixtures = check_fixtures(site.folder)
     yield fixtures_check
     yield check_skill_rules(fixtures)
+    grader_check, grader = check_grader(site.cache_root, site.lock)
+    yield grader_check
     if site.full:
         from runner.doctor.cases import check_run
+        from runner.doctor.tools import check_grading
 
-        title = "A whole run"
         if host is None or toolchain is None:
-            yield not_tried("run", title, blocked or tools.id)
+            yield not_tried("run", "A whole run", blocked or tools.id)
         else:
             yield check_run(site.folder, fixtures, _machine(site, host, toolchain))
+        if host is None or grader is None:
+            yield not_tried("grading", "Grading by the pinned Promptfoo", blocked or grader_check.id)
+        else:
+            yield check_grading(host, grader)
 
 
 def _examine_tools(host: Host | None, toolchain: AgentToolchain | None, blocked: str | None) -> Iterator[Check]:

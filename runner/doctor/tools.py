@@ -7,6 +7,7 @@ Rules: the very file that a run executes is executed (case D10): never another c
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from runner.doctor.check import Check, failed_by
 from runner.errors import RunnerError
 
 if TYPE_CHECKING:
-    from runner.toolchain import AgentToolchain
+    from runner.toolchain import AgentToolchain, GraderToolchain
     from runner.toolchain_lock import ToolchainLock
     from sandbox.process import Host
     from sandbox.rootfs import Rootfs
@@ -40,6 +41,40 @@ def check_toolchain(cache_root: Path, lock_path: Path | None = None) -> tuple[Ch
     claude, node = toolchain.claude, toolchain.node
     facts = f"claude {claude.version} {claude.nar_sha256}, node {node.version} {node.nar_sha256}"
     return Check("toolchain", title, "ok", facts), toolchain
+
+
+def check_grader(cache_root: Path, lock_path: Path | None = None) -> tuple[Check, GraderToolchain | None]:
+    """The grading tools are installed, and their stamp holds; without them only ungraded runs can be had."""
+    from runner.toolchain import load_lock, open_grader
+
+    title = "The pinned Promptfoo is installed, unchanged since it was hashed"
+    try:
+        grader = open_grader(load_lock(lock_path), cache_root)
+    except RunnerError as error:
+        check = failed_by("grader", title, error, _REINSTALL)
+        return replace(check, cure=f"{check.cure}; or run with --no-grade"), None
+    return Check("grader", title, "ok", f"promptfoo {grader.promptfoo.version} {grader.promptfoo.nar_sha256}"), grader
+
+
+def check_grading(host: Host, grader: GraderToolchain) -> Check:
+    """Promptfoo starts in its sandbox and gives one met and one unmet check back by name."""
+    from runner.grade.assertions import Asked
+    from runner.grade.promptfoo import Graded, Promptfoo
+
+    title = "The pinned Promptfoo grades inside its sandbox"
+    wanted = {"met": True, "unmet": False}
+    asked = [
+        Asked("profile", name, {"group": "profile", "id": name, "met": met, "reason": name}, expected=met)
+        for name, met in wanted.items()
+    ]
+    try:
+        with Promptfoo(host, grader) as promptfoo:
+            checks, _ = promptfoo.grade(Graded("0" * 64, "hello"), asked)
+    except RunnerError as error:
+        return failed_by("grading", title, error, _REINSTALL)
+    if {check.id: check.met for check in checks} != wanted:
+        return Check("grading", title, "failed", f"it says {checks}", _REINSTALL)
+    return Check("grading", title, "ok", "one check met, one not, both by name")
 
 
 def check_copy(executable: Path) -> Check:

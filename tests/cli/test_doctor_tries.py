@@ -19,10 +19,10 @@ from runner.doctor import Check, Site, any_failed, examine
 from runner.doctor.cases import check_fixtures, check_run, check_skill_rules
 from runner.doctor.gate import ask_gate, check_gate, judge_gate
 from runner.doctor.machine import check_attempts, check_clock, check_interpreter, check_packages, judge_room
-from runner.doctor.tools import check_copy, check_version
+from runner.doctor.tools import check_copy, check_grading, check_version
 from runner.fixture import load_fixture
 from runner.nar import nar_sha256
-from runner.toolchain import current_system, default_cache_root, load_lock, open_agent
+from runner.toolchain import current_system, default_cache_root, load_lock, open_agent, open_grader
 from runner.toolchain_install import install
 from sandbox.process import Host, find_host, supervise
 
@@ -107,7 +107,7 @@ def test_a_machine_that_can_run_has_nothing_failed(tmp_path: Path) -> None:
         "skill-rules",
     }
     assert needed <= found.keys()
-    tried = ("cli-version", "node-version", "gate-first-party", "gate-base-url", "run")
+    tried = ("cli-version", "node-version", "gate-first-party", "gate-base-url", "run", "grader", "grading")
     assert {id_: found[id_] for id_ in tried} == dict.fromkeys(tried, "ok")
     assert list(tmp_path.iterdir()) == []
     assert "this machine can run" in told
@@ -123,6 +123,8 @@ def test_without_the_tools_the_command_fails_and_says_what_to_do(tmp_path: Path)
         "cli-version",
         "node-version",
         "run",
+        "grader",
+        "grading",
     }
     assert all(explained(check) for check in checks)
     assert status_of(checks)["gate-first-party"] == "ok"
@@ -324,3 +326,11 @@ def test_a_whole_run_that_measures_nothing_fails(folder: Path, host: Host) -> No
     assert (check.status, "skill-absent" in check.cause, explained(check)) == ("failed", True, True)
     (folder / "scripts" / "workflow-routing.json").unlink()
     assert "no fixture has a script" in check_run(folder, fixtures, machine).cause
+
+
+def test_a_grader_that_is_another_than_the_pinned_one_fails(host: Host) -> None:
+    """Promptfoo is started and says who it is; another version than the lock's is a failed check."""
+    grader = open_grader(load_lock(), CACHE)
+    other = replace(grader, promptfoo=replace(grader.promptfoo, version="0.0.1"))
+    check = check_grading(host, other)
+    assert (check.status, explained(check), "0.0.1" in check.cause) == ("failed", True, True)
