@@ -11,6 +11,7 @@ import asyncio
 import socket
 import threading
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from runner.canonical import canonical_json
@@ -60,11 +61,11 @@ class SimulationRecord:
 _IMPORTING = threading.Lock()
 
 
-def load_serving() -> type[Serving]:
-    """Import what serves, one thread at a time: the SDK imports itself in circles, which two threads at once would see unfinished."""
+def load_serving(*, mcp: bool) -> type[Serving]:
+    """Import what serves, and the SDK only where its door is open. One thread at a time: the SDK imports itself in circles, which two threads at once would see unfinished."""
     with _IMPORTING:
-        import mcp  # noqa: F401
-
+        if mcp:
+            import_module("mcp")
         from runner.simulate.serving import Serving
     return Serving
 
@@ -185,7 +186,7 @@ class Simulator:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             if self._closing:
                 return
-        serving = load_serving()(self, listener)
+        serving = load_serving(mcp="mcp" in self.contract.doors)(self, listener)
         try:
             await serving.start()
             await self._stop.wait()
