@@ -17,7 +17,7 @@ from runner.difference import Difference, first_difference, text_difference
 from runner.gate.rules import canonical_value
 
 EVENT_ORDER = "event-order"
-LEFT_OUT = frozenset({"uuid", "timestamp", "logical_parent_uuid"})
+LEFT_OUT = frozenset({"uuid", "timestamp", "logical_parent_uuid", "run_id", "start_time", "end_time"})
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _without_measures(value: Any) -> Any:
         return {
             key: _without_measures(item)
             for key, item in value.items()
-            if key not in LEFT_OUT and not key.endswith("_ms") and not (synthetic and key == "id")
+            if key not in LEFT_OUT and not key.endswith(("_ms", "Ms")) and not (synthetic and key == "id")
         }
     if isinstance(value, list):
         return [_without_measures(item) for item in value]

@@ -66,9 +66,14 @@ def verify_tools(machine: Machine, environ: dict[str, str]) -> None:
 def reproduce_file(path: Path, machine: Machine, cancelled: threading.Event) -> dict[str, Any]:
     """Return the result's row for one file; what could not be compared is in the row as ``error``."""
     from runner.bundle.reader import open_attempt
+    from runner.bundle.version1 import is_version1
+    from runner.errors import ReproduceImpossible
     from runner.reproduce import reproduce
 
     try:
+        if is_version1(path):
+            hint = "replay regrades its output"
+            raise ReproduceImpossible("attempts of version 1 hold no exchanges", code="no-exchanges", hint=hint)
         attempt = open_attempt(path)
         done = reproduce(attempt, machine, tell=lambda step, facts: None, cancelled=cancelled)
     except RunnerError as error:

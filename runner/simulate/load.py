@@ -120,7 +120,7 @@ def resolve(file: ContractFile, simulation: Simulation, fixture: str) -> Contrac
             raise FixtureInvalid(
                 "delay_ms goes with a slow fault, and only there", where=f"{where}/faults/{index}/delay_ms"
             )
-    return Contract(
+    resolved = Contract(
         name=simulation.contract,
         server=file.server,
         root=file.root,
@@ -131,6 +131,8 @@ def resolve(file: ContractFile, simulation: Simulation, fixture: str) -> Contrac
         state=seed,
         faults=faults,
     )
+    # As the attempt keeps it: the order of a file's keys stands in answers, and a reproduction has only the canonical form.
+    return Contract.model_validate_json(resolved.canonical())
 
 
 def contract_of(simulation: object, folder: Path, fixture: str) -> Contract | None:
