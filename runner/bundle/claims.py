@@ -18,13 +18,15 @@ from runner.canonical import sha256_hex
 from runner.errors import BundleCorrupt, BundleError, BundleUnsupported, InputMissing, RunnerError
 
 Status = Literal["held", "broken", "unknown"]
-CLAIMS = ("intact", "format", "plan", "toolchain", "evidence", "signature")
+CLAIMS = ("intact", "format", "plan", "toolchain", "evidence", "records", "signature")
 _TOOLCHAIN_PART = "toolchain.json"
 
 Recheck = Callable[[Attempt], Status]
 """Recomputes the outcome from the stored parts and compares it with the stored one."""
 CompareToolchain = Callable[[object], tuple[Status, str]]
 """Compares the attempt's ``toolchain.json`` with what is pinned and installed; returns the status and its reason."""
+CheckRecords = Callable[[Attempt], tuple[Status, str]]
+"""Checks that the attempt's records agree with each other and its output is the recorded one, or a negative control's; returns the status and its reason."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,13 @@ class Verification:
         return 2 if self.error is not None or any(claim.status == "broken" for claim in self.claims) else 0
 
 
-def verify_attempt(path: Path, *, compare_toolchain: CompareToolchain | None, recheck: Recheck | None) -> Verification:
+def verify_attempt(
+    path: Path,
+    *,
+    compare_toolchain: CompareToolchain | None,
+    recheck: Recheck | None,
+    check_records: CheckRecords | None = None,
+) -> Verification:
     """Check every claim on one attempt file. Whatever is wrong with the file is in the result; nothing is raised for it."""
     try:
         attempt = open_attempt(path)
@@ -69,6 +77,7 @@ def verify_attempt(path: Path, *, compare_toolchain: CompareToolchain | None, re
         _plan(attempt),
         _toolchain(attempt, compare_toolchain),
         _evidence(attempt, recheck),
+        _records(attempt, check_records),
         Claim("signature", "unknown", "the attempt carries no signature"),
     )
     return Verification(path, attempt.id, claims)
@@ -122,3 +131,12 @@ def _evidence(attempt: Attempt, recheck: Recheck | None) -> Claim:
         "unknown": "the stored parts do not suffice to recompute the outcome",
     }
     return Claim("evidence", status, reasons[status])
+
+
+def _records(attempt: Attempt, check: CheckRecords | None) -> Claim:
+    if check is None:
+        return Claim("records", "unknown", "the records were not compared with each other")
+    try:
+        return Claim("records", *check(attempt))
+    except BundleError as error:
+        return Claim("records", "broken", f"{error.where}: {error.message}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from runner.bundle.claims import Claim, Recheck, Status, Verification, verify_attempt
+from runner.bundle.claims import CheckRecords, Claim, Recheck, Status, Verification, verify_attempt
 from runner.bundle.reader import Attempt
 from runner.cli.answer import print_answer
 from runner.errors import RunnerError
@@ -28,15 +28,28 @@ RECHECK: Recheck = _recheck
 """Recomputes an attempt's outcome from its stored parts."""
 
 
+def _check_records(attempt: Attempt) -> tuple[Status, str]:
+    from runner.grade.provenance import check_records
+
+    return check_records(attempt)
+
+
+CHECK_RECORDS: CheckRecords = _check_records
+"""Compares an attempt's records with each other."""
+
+
 @click.command("verify", short_help="Check what an attempt claims, one line a claim.")
 @click.argument("attempts", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ATTEMPT...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(attempts: tuple[Path, ...], as_json: bool) -> int:
-    """Check integrity, format, plan, toolchain, evidence and signature of attempt files.
+    """Check integrity, format, plan, toolchain, evidence, records and signature of attempt files.
 
     Each claim is held, broken, or unknown where it cannot be checked here. Exit status 2 if any is broken, else 0.
     """
-    results = [verify_attempt(path, compare_toolchain=_compare_toolchain, recheck=RECHECK) for path in attempts]
+    results = [
+        verify_attempt(path, compare_toolchain=_compare_toolchain, recheck=RECHECK, check_records=CHECK_RECORDS)
+        for path in attempts
+    ]
     exit_code = max(result.exit_code for result in results)
     for result in results:
         _show(result, err=as_json)

@@ -8,9 +8,9 @@ generation record gives, or a negative control says how it differs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from runner.assess import EVIDENCE_PART, Assessment, concluded
+from runner.assess import EVIDENCE_PART, Assessment, assess_attempt, concluded, stored_plan
 from runner.bundle.format import EXCHANGES_PART, OBSERVATIONS_PART, PLAN_PART
 from runner.bundle.reader import Attempt
 from runner.canonical import canonical_json, digest_of, sha256_hex
@@ -53,6 +53,21 @@ def require_agreement(attempt: Attempt, plan: Plan, assessment: Assessment, stor
     if canonical_json(concluded(assessment)) != canonical_json(stored):
         raise _disagrees(EVIDENCE_PART, "its conclusions do not follow from the evidence")
     return _require_output(attempt, assessment.answer)
+
+
+def check_records(attempt: Attempt) -> tuple[Literal["held", "broken", "unknown"], str]:
+    """Return what ``verify`` says of the records of an attempt. Raises: BundleCorrupt."""
+    if attempt.manifest.summary.get("kind") not in (None, "worker"):
+        return "unknown", "this is no worker's attempt"
+    if not attempt.has(EVIDENCE_PART):
+        return "unknown", "the attempt keeps no evidence of its own"
+    require_records(attempt)
+    assessment, stored = assess_attempt(attempt)
+    control = require_agreement(attempt, stored_plan(attempt), assessment, stored)
+    if control is not None:
+        told = f"{control.parent.attempt[:12]}, whose output was {control.parent.output_sha256[:12]}"
+        return "held", f"a negative control of {told}: {control.reason}"
+    return "held", "plan, fixture, skill tree, tools, evidence and output agree"
 
 
 def _require_tree(attempt: Attempt, plan: Plan) -> None:

@@ -45,11 +45,15 @@ def test_each_claim_is_a_statement_of_its_own(path: Path, status: Status) -> Non
         assert attempt.exchanges()
         return status
 
-    result = verify_attempt(path, compare_toolchain=compare, recheck=recheck)
+    def check_records(attempt: Attempt) -> tuple[Status, str]:
+        return status, "agree"
+
+    result = verify_attempt(path, compare_toolchain=compare, recheck=recheck, check_records=check_records)
     assert [claim.name for claim in result.claims] == list(CLAIMS)
     assert _claims(result) == dict.fromkeys(CLAIMS, "held") | {
         "toolchain": status,
         "evidence": status,
+        "records": status,
         "signature": "unknown",
     }
     assert result.exit_code == (2 if status == "broken" else 0)
@@ -126,6 +130,7 @@ def test_verify_prints_one_line_a_claim(
     statuses: list[Status] = ["held", "broken"]
     for status in statuses:
         monkeypatch.setattr(verify_module, "RECHECK", lambda attempt, answer=status: answer)
+        monkeypatch.setattr(verify_module, "CHECK_RECORDS", lambda attempt: ("held", "agree"))
         assert run_command(["verify", str(path)]) == (0 if status == "held" else 2)
         lines = capsys.readouterr().out.splitlines()
         assert str(path) in lines[0]
@@ -152,6 +157,7 @@ def test_verify_json_names_every_file(
         "plan": "held",
         "toolchain": "unknown",
         "evidence": "unknown",
+        "records": "unknown",
         "signature": "unknown",
     }
     assert (gone["id"], gone["path"], gone["error"]["code"]) == (None, str(missing), "input-missing")
@@ -183,6 +189,7 @@ def test_list_shows_every_attempt_and_what_cannot_be_read(
         "id": open_attempt(paths[0]).id,
         "path": str(paths[0]),
         "fixture": "alpha",
+        "kind": "worker",
         "outcome": {"kind": "measured", "code": None},
         "skill_state": "ran",
         "witnesses": None,
