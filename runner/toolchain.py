@@ -42,6 +42,7 @@ __all__ = [
     "compare_record",
     "current_system",
     "default_cache_root",
+    "expect_grader",
     "load_lock",
     "mismatch",
     "open_agent",
@@ -177,6 +178,21 @@ def open_grader(
     pinned = lock.system(system).grader
     root = _checked_tree(lock, "grader", system, cache_root, uid)
     return GraderToolchain(system, root, pinned.nar_sha256, _tool(pinned.node, root), _tool(pinned.promptfoo, root))
+
+
+def expect_grader(lock: ToolchainLock, cache_root: Path) -> None:
+    """Refuse grading tools that are missing or are not the lock's by their stamp, before anything is paid for. ``open_grader`` looks at their files, while the first run is under way.
+
+    Raises: as ``open_agent``.
+    """
+    system = current_system()
+    directory = lock.tree_directory("grader", system, cache_root)
+    if lock.pinned_tree("grader", system) is None and (directory / "node_modules").is_dir():
+        require_private(directory, os.geteuid())
+        stamp = read_stamp(directory)
+        if stamp is not None and stamp.nar_sha256 == lock.system(system).grader.nar_sha256:
+            return
+    open_grader(lock, cache_root)
 
 
 def verify(lock: ToolchainLock, cache_root: Path, *, system: str | None = None) -> list[ToolCheck]:

@@ -1,7 +1,7 @@
 """The second half of ``run``: judge the rubric and grade what was measured, with the grading programs started while the first runs are still under way.
 
 Boundary: starts a thread; writes judges' attempts and evaluations beside the attempts. Not here: judging (runner/grade/judge.py), grading (runner/grade/grading.py), text (story.py).
-Rules: the pinned grader is looked for before anything is paid: where it is missing or another, nothing starts (B10). An attempt in error is neither judged nor graded. A rubric without a
+Rules: the pinned grader is looked for before anything is paid: where it is missing or another by its stamp, nothing starts (B10); its files are checked before it starts. An attempt in error is neither judged nor graded. A rubric without a
 judge (no script for the scripted one) is said, and the verdict is that of the checks.
 """
 
@@ -38,11 +38,13 @@ class GradingDesk:
 
     def __init__(self, request: Request, machine: Machine, choice: GradingChoice) -> None:
         """Look for the pinned grader. Raises: ToolchainMissing, ToolchainMismatch, ToolchainError."""
-        from runner.toolchain import default_cache_root, load_lock, open_grader
+        from runner.toolchain import default_cache_root, expect_grader, load_lock
 
         self._request, self._machine, self._choice = request, machine, choice
         self._cache_root = default_cache_root(os.geteuid(), request.environ)
-        open_grader(load_lock(), self._cache_root)
+        expect_grader(
+            load_lock(), self._cache_root
+        )  # its 35,000 files are looked at later: that takes as long as all of a start
         self._grader: Grader | None = None
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._open, name="hermeval-grader", daemon=True)

@@ -24,8 +24,10 @@ from runner.toolchain import (
     compare_record,
     current_system,
     default_cache_root,
+    expect_grader,
     load_lock,
     open_agent,
+    open_grader,
     verify,
 )
 from runner.toolchain_install import install, main
@@ -186,6 +188,25 @@ def test_a_tree_with_another_hash_is_refused_with_both_hashes(installed: World, 
         assert actual in caught.value.message
     broken = {check.name: check.status for check in verify(installed.lock, installed.cache)}
     assert broken["agent"] == "broken"
+
+
+def test_grading_tools_are_expected_by_their_stamp_and_opened_by_their_files(installed: World) -> None:
+    """Before a run one stamp is read: missing tools and those of another lock are refused, right ones pass. A forged file is found when they are opened."""
+    with pytest.raises(ToolchainMissing):
+        expect_grader(installed.lock, installed.cache)
+    grader = installed.cache / installed.tree.parent.name.replace("agent", "grader")
+    shutil.copytree(installed.tree, grader / "node_modules", symlinks=True)
+    install("grader", installed.lock, installed.cache)
+    expect_grader(installed.lock, installed.cache)
+    assert open_grader(installed.lock, installed.cache).node.version == "24.0.0"
+
+    (grader / "node_modules" / "@anthropic-ai/claude-code-test/claude").write_text("forged")
+    expect_grader(installed.lock, installed.cache)
+    with pytest.raises(ToolchainMismatch):
+        open_grader(installed.lock, installed.cache)
+    write_stamp(grader, Stamp(1, "sha256-" + "A" * 43 + "=", tree_fingerprint(grader / "node_modules", os.geteuid())))
+    with pytest.raises(ToolchainMismatch):
+        expect_grader(installed.lock, installed.cache)
 
 
 def test_a_wrong_tree_is_never_stamped(world: World) -> None:
