@@ -12,8 +12,19 @@ import json
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, PrivateAttr, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PrivateAttr,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic_core import PydanticCustomError
+
+from runner.errors import SettingInvalid
 
 _SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 _PROFILE = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
@@ -111,6 +122,19 @@ class JudgeSettings(_Strict):
     model: ModelName | None = None
     max_usd: Usd | None = None
     timeout_s: Annotated[int, Field(ge=1, le=86_400)] | None = None
+
+
+def check_settings(*, model: str | None = None, max_usd: str | None = None, timeout_s: int | None = None) -> None:
+    """Hold a caller's choice to what a fixture may say; None is no choice, an empty text is no model and no amount.
+
+    Raises: SettingInvalid.
+    """
+    try:
+        JudgeSettings(model=model, max_usd=max_usd, timeout_s=timeout_s)
+    except ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        words = IN_WORDS.get(str(found.get("ctx", {}).get("pattern")), found["msg"])
+        raise SettingInvalid(f"{found['input']!r} cannot be used: {words}", where=str(found["loc"][0])) from error
 
 
 _WITH_VALUE = frozenset(

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
 from runner.canonical import canonical_json, sha256_hex
 from runner.claude.launch import Launch, LaunchSetting, build_launch
 from runner.confine import inside_view
-from runner.envelope import Fixture, Invocation
+from runner.envelope import Fixture, Invocation, check_settings
 from runner.errors import SettingInvalid
 from runner.gate.exchange import Value
 from runner.gate.settings import Ceilings, GateSettings
@@ -171,6 +171,12 @@ class PlanOptions:
     timeout_s: int | None = None
     determinism: Literal["free", "pinned"] = "free"
 
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense, before anything is started. Raises: SettingInvalid."""
+        check_settings(model=self.model, max_usd=self.max_usd, timeout_s=self.timeout_s)
+        if self.repeat < 0:
+            raise SettingInvalid("a repeat index is not negative", where=f"repeat {self.repeat}")
+
 
 def build_plan(
     *,
@@ -192,8 +198,6 @@ def build_plan(
         raise SettingInvalid("the staged tree does not hold the fixture's recipes", where=fixture.id)
     if (contract is None) != (fixture.simulation is None):
         raise SettingInvalid("a fixture's simulation and its contract go together", where=fixture.id)
-    if chosen.repeat < 0:
-        raise SettingInvalid("a repeat index is not negative", where=f"repeat {chosen.repeat}")
     gate = _gate(fixture, chosen)
     model = chosen.model or fixture.worker.model or DEFAULT_MODEL
     session_id = str(uuid.uuid5(_SESSIONS, f"{fixture.id}/{chosen.repeat}"))
@@ -258,25 +262,18 @@ def sandbox_spec(plan: RunPlan, *, rootfs: str, system: Sequence[Mount], seccomp
 def _gate(fixture: Fixture, chosen: PlanOptions) -> GateSettings:
     """Return the gate's settings: option, else fixture, else default."""
     worker, default = fixture.worker, Ceilings()
-    try:
-        ceilings = Ceilings(
-            usd=chosen.max_usd or worker.max_usd or default.usd,
-            requests=worker.max_requests or default.requests,
-            parallel=worker.max_parallel or default.parallel,
-            tokens=worker.max_tokens or default.tokens,
-        )
-    except ValidationError as error:
-        raise SettingInvalid(f"not an amount of US dollars: {chosen.max_usd!r}", where="max_usd") from error
+    ceilings = Ceilings(
+        usd=chosen.max_usd or worker.max_usd or default.usd,
+        requests=worker.max_requests or default.requests,
+        parallel=worker.max_parallel or default.parallel,
+        tokens=worker.max_tokens or default.tokens,
+    )
     return GateSettings(mode=chosen.mode, allow_provider_tools=tuple(sorted(worker.provider_tools)), ceilings=ceilings)
 
 
 def _timeout(fixture: Fixture, chosen: PlanOptions) -> int:
     timeout_s = chosen.timeout_s if chosen.timeout_s is not None else fixture.worker.timeout_s
-    if timeout_s is None:
-        return RunLimits().wall_clock_s
-    if timeout_s < 1:
-        raise SettingInvalid("the wall clock is at least one second", where=f"timeout {timeout_s}")
-    return timeout_s
+    return RunLimits().wall_clock_s if timeout_s is None else timeout_s
 
 
 def _launch(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from runner.attempt import Work, assess_run, keep
 from runner.conduct import Cancelled, Machine, Tell, carry_out, open_supervisor
-from runner.envelope import Fixture
+from runner.envelope import Fixture, check_settings
 from runner.errors import NotJudged, RunnerError, SettingInvalid
 from runner.gate.upstreams import Upstream
 from runner.grade.judge_plan import MAX_VOTES, JudgeOptions, build_judge_plan
@@ -63,6 +63,8 @@ class JudgeTerms:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense. Raises: SettingInvalid."""
+        for model in self.models:
+            check_settings(model=model)
         if len(set(self.models)) != len(self.models):
             raise SettingInvalid(
                 "a judge is named twice", where="models", hint="use votes for several votes of one model"

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
 from runner.claude.launch import build_judge_launch
 from runner.confine import inside_view
-from runner.envelope import Criterion, Fixture
+from runner.envelope import Criterion, Fixture, check_settings
 from runner.errors import SettingInvalid
 from runner.gate.exchange import Value
 from runner.gate.settings import Ceilings, GateSettings
@@ -96,12 +96,7 @@ class JudgeOptions:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense. Raises: SettingInvalid."""
-        try:
-            Ceilings(usd=self.max_usd)
-        except ValidationError as error:
-            raise SettingInvalid(f"not an amount of US dollars: {self.max_usd!r}", where="max_usd") from error
-        if self.timeout_s is not None and self.timeout_s < 1:
-            raise SettingInvalid("the wall clock is at least one second", where=f"timeout {self.timeout_s}")
+        check_settings(max_usd=self.max_usd, timeout_s=self.timeout_s)
 
 
 def build_judge_plan(

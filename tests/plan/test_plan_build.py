@@ -138,11 +138,24 @@ def test_option_goes_before_fixture_before_default(tree: SkillTree) -> None:
     assert chosen.launch.argv[chosen.launch.argv.index("--model") + 1] == "haiku"
 
 
-@pytest.mark.parametrize("options", [PlanOptions(repeat=-1), PlanOptions(max_usd="two"), PlanOptions(timeout_s=0)])
-def test_senseless_options_are_refused(options: PlanOptions, tree: SkillTree) -> None:
-    """An option that makes no sense is the caller's error."""
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"repeat": -1}, {"timeout_s": 0}, {"timeout_s": 86_401}),
+        *({"max_usd": value} for value in ("two", "", "-1", "NaN", "1e400")),
+        *({"model": value} for value in ("", "so net", "a\nb", "sonnet\n", "-p")),
+    ],
+)
+def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
+    """An option that makes no sense is the caller's error; an empty one is never taken for no choice."""
     with pytest.raises(SettingInvalid):
-        plan_of(tree, options)
+        PlanOptions(**options)
+
+
+def test_an_option_may_say_what_a_fixture_may() -> None:
+    """The control: names and amounts of the usual forms are taken."""
+    for model in ("sonnet", "claude-opus-5-5", "claude-sonnet-5-5[1m]"):
+        assert PlanOptions(model=model, max_usd="0.50", timeout_s=86_400).model == model
 
 
 def test_session_id_follows_fixture_and_repeat(tree: SkillTree) -> None:
