@@ -6,7 +6,16 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.bench import bench_gate, bench_help, bench_list, bench_peer, bench_run, bench_start, bench_transcript
+from tests.bench import (
+    bench_gate,
+    bench_help,
+    bench_list,
+    bench_peer,
+    bench_replay,
+    bench_run,
+    bench_start,
+    bench_transcript,
+)
 
 BENCHES: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
     "help": (bench_help.main, lambda: bench_help.main(1)),
@@ -15,6 +24,7 @@ BENCHES: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
     "gate": (bench_gate.main, lambda: bench_gate.main(10)),
     "start": (bench_start.main, lambda: bench_start.main(1, 2)),
     "run": (bench_run.main, lambda: bench_run.main(1)),
+    "replay": (bench_replay.main, lambda: bench_replay.main((1, 3), 1)),
     "peer": (bench_peer.main, lambda: bench_peer.main(1, 1)),
 }
 """Name → the bench, and its quick form."""
