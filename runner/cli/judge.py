@@ -61,7 +61,11 @@ class _Choice:
     help="The fixtures' folder, with scripts/<fixture>.judge.json in it.",
 )
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="The scripted judge's script.")
-@click.option("--base-url", metavar="URL", help="Address of the live provider; default: Anthropic's.")
+@click.option(
+    "--base-url",
+    metavar="URL",
+    help="Address of the live provider, or unix://SOCKET of a hermeval gate, which has the key; default: Anthropic's.",
+)
 @click.option("--key-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the provider key.")
 @click.option(
     "--ca-file", type=click.Path(path_type=Path), metavar="FILE", help="PEM file to trust beside the system's."

@@ -49,8 +49,17 @@ class Choice(Protocol):
         """The environment."""
 
 
-def read_key(choice: Choice) -> str:
-    """Return the provider key from ``--key-file`` or ANTHROPIC_API_KEY. Raises: KeyMissing."""
+def read_key(choice: Choice) -> str | None:
+    """Return the provider key from ``--key-file`` or ANTHROPIC_API_KEY; None where ``--base-url`` names the socket of a gate that has it.
+
+    Raises: KeyMissing, SettingInvalid.
+    """
+    from runner.gate.upstreams.anthropic import socket_path
+
+    if socket_path(choice.base_url) is not None:
+        if choice.key_file is not None:
+            raise SettingInvalid("a gate behind a socket has the key", where="--key-file", hint="leave it out")
+        return None
     if choice.key_file is not None:
         try:
             key = choice.key_file.read_text(encoding="ascii").strip()
@@ -78,7 +87,6 @@ def make_source(choice: Choice, script_name: str, key: str | None) -> tuple[Prov
     if choice.provider == "anthropic":
         from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL, AnthropicUpstream
 
-        assert key is not None
         base_url = choice.base_url or DEFAULT_BASE_URL
         AnthropicUpstream(
             key, base_url=base_url

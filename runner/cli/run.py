@@ -52,7 +52,11 @@ def default_out(environ: dict[str, str]) -> Path:
     metavar="FILE",
     help="The scripted provider's script; default: the fixture's own.",
 )
-@click.option("--base-url", metavar="URL", help="Address of the live provider; default: Anthropic's.")
+@click.option(
+    "--base-url",
+    metavar="URL",
+    help="Address of the live provider, or unix://SOCKET of a hermeval gate, which has the key; default: Anthropic's.",
+)
 @click.option(
     "--key-file",
     type=click.Path(path_type=Path),

@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "mutate": ("mutate", "Make a negative control: a copy of an attempt with a mutated output."),
     "verify": ("verify", "Check what an attempt claims, one line a claim."),
     "doctor": ("doctor", "Try on this host each thing that a run needs; name causes and cures."),
+    "gate": ("gate", "Hold the provider key in a process of its own, for runs that reach it by a socket."),
     "toolchain": ("toolchain", "Check the pinned tools against their recorded hashes."),
 }
 """Verb → module below runner.cli, one-line help."""

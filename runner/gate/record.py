@@ -73,13 +73,19 @@ class Draft:
 class Recorder:
     """All drafts of one attempt."""
 
-    def __init__(self, now_us: Callable[[], int], *, session_id: str | None, record_bytes: int) -> None:
+    def __init__(
+        self, now_us: Callable[[], int], *, session_id: str | None, record_bytes: int, keep: bool = True
+    ) -> None:
+        """Make a record. Without ``keep`` requests are numbered and counted and nothing of them stays: for a gate that outlives attempts."""
         self.arrived = 0
         self.body_bytes = 0
         self.not_kept = 0
+        self.redactions_not_kept = 0
+        """Replaced keys in ended answers that are not kept."""
         self._now_us = now_us
         self._session_id = session_id
         self._record_bytes = record_bytes
+        self._keep = keep
         self._seq = 0
         self._kept: dict[ExchangeKind, list[Draft]] = {"inference": [], "start-up": [], "refused": []}
 
@@ -104,7 +110,7 @@ class Recorder:
             arrived_us=self._now_us(),
             refusal=refusal,
         )
-        if kind != "inference" and len(self._kept[kind]) >= MAX_KEPT:
+        if not self._keep or (kind != "inference" and len(self._kept[kind]) >= MAX_KEPT):
             self.not_kept += 1
         else:
             self._kept[kind].append(draft)
@@ -117,12 +123,15 @@ class Recorder:
 
     def sent(self, draft: Draft, piece: bytes) -> None:
         """Note a piece of the body that has been sent."""
-        draft.chunks.append(piece)
-        self.body_bytes += len(piece)
+        if self._keep:
+            draft.chunks.append(piece)
+            self.body_bytes += len(piece)
 
     def ended(self, draft: Draft, ending: Literal["complete", "cut", "client-gone"]) -> None:
         """Note the end of an answer, or of waiting for one."""
         draft.ending, draft.ended_us, draft.before_end = ending, self._now_us(), self.arrived
+        if not self._keep:
+            self.redactions_not_kept += draft.key_redactions
 
     def refused(self, draft: Draft, refusal: Refusal) -> None:
         """Turn an arrived request into a refused one."""

@@ -43,7 +43,7 @@ class GateRecord(Value):
     unscripted: int = 0
     """Requests that the upstream had no answer for."""
     not_kept: int = 0
-    """Refused and start-up requests beyond the number that is kept."""
+    """Refused and start-up requests beyond the number that is kept; all requests, of a gate that keeps none."""
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
@@ -77,9 +77,11 @@ class Gate:
         session_id: str | None = None,
         on_stop: Callable[[Refusal], None] | None = None,
         prices: PriceTable | None = None,
+        keep: bool = True,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Make a gate. ``authority`` is needed in first-party mode. ``real_key`` is what to keep out of responses and record (the upstream has its own).
+        Without ``keep`` the record has counts and sums, and no exchanges (``hermeval gate``, which outlives attempts).
 
         Raises: GateError (``gate-settings``) if these do not fit together.
         """
@@ -97,6 +99,7 @@ class Gate:
             lambda: (monotonic_ns() - start_ns) // 1000,
             session_id=session_id,
             record_bytes=settings.ceilings.record_bytes,
+            keep=keep,
         )
         self.ended_by: Refusal | None = None
         self.notes: list[str] = []
@@ -202,7 +205,7 @@ class Gate:
             unpriced_requests=self.ledger.unpriced,
             prices_date=self.ledger.prices.date,
             ended_by=self.ended_by,
-            key_redactions=sum(exchange.key_redactions for exchange in exchanges),
+            key_redactions=sum(exchange.key_redactions for exchange in exchanges) + self.recorder.redactions_not_kept,
             connections_failed=self.connections_failed,
             notes=tuple(self.notes),
         )

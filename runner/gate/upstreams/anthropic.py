@@ -1,8 +1,9 @@
 """The live upstream: sends a request to a provider that speaks the Anthropic API, and streams its answer back.
 
-Boundary: touches: the network, to one fixed origin; the system's trust store or the given file. Not here: whether to send, redaction, limits.
+Boundary: touches: the network, to one fixed origin, or the socket of a ``hermeval gate``; the system's trust store or the given file. Not here: whether to send, redaction, limits.
 Rules: the origin is fixed by ``base_url``; a request adds its own target, which policy took from a table. Headers are picked by an allow list; ``x-api-key``,
-``authorization``, hop-by-hop and forwarding headers from inside never leave. The key is added last and only here. Nothing is retried, no redirect
+``authorization``, hop-by-hop and forwarding headers from inside never leave. The key is added last and only here; a ``unix://`` address takes none, since the gate
+behind that socket has it. Nothing is retried, no redirect
 followed, no cookie kept, no proxy or netrc taken from the environment. A body that ends early is passed on as cut.
 
 Content encoding: the provider is asked for ``identity``, whatever the CLI would take. The record's rule "as sent" (replay.md R1) holds for what the CLI gets,
@@ -27,12 +28,17 @@ from weakref import WeakSet
 
 from runner.errors import GateError, KeyMissing, SettingInvalid
 from runner.gate.exchange import Headers
+from runner.gate.settings import GateSettings
 from runner.gate.upstreams import UpstreamAnswer, UpstreamCut, UpstreamFailed, UpstreamRequest
 
 if TYPE_CHECKING:
     import aiohttp
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+GATE_SETTINGS = GateSettings(mode="base-url")
+"""How a gate behind a socket is spoken to: plain HTTP, with the Host that base-URL mode expects. ``hermeval gate`` serves with the same mode."""
+MAX_SOCKET_PATH = 107
+"""Bytes of a socket's path that the kernel takes."""
 CLOSE_STEPS = 100
 """Steps of 5 ms in which connections may end before they are left to the process's end."""
 
@@ -57,7 +63,7 @@ class AnthropicUpstream:
 
     def __init__(
         self,
-        key: str,
+        key: str | None,
         *,
         base_url: str = DEFAULT_BASE_URL,
         scheme: Literal["x-api-key", "bearer"] = "x-api-key",
@@ -66,19 +72,30 @@ class AnthropicUpstream:
     ) -> None:
         """Make the upstream. ``base_url`` may have a path, which the target is put behind; ``ca_file`` is trusted beside the system's store.
 
+        ``unix:///absolute/path`` is the socket of a ``hermeval gate``, which has the key: ``key`` must be None then, and may be in no other case.
+
         Raises: KeyMissing; SettingInvalid for an address that is not usable (plain HTTP is taken on loopback only: the key would be readable).
         """
+        self._ca_file = ca_file
+        self._timeouts = timeouts or Timeouts()
+        self._session: aiohttp.ClientSession | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._socket_path = socket_path(base_url)
+        self._auth: tuple[tuple[str, str], ...] = ()
+        if self._socket_path is not None:
+            if key is not None or ca_file is not None:
+                raise SettingInvalid(
+                    "a gate behind a socket has the key and the trust itself", where=base_url, hint="give neither here"
+                )
+            self._base = GATE_SETTINGS.base_url
+            return
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise KeyMissing(
                 "the live provider needs a key",
                 hint="set ANTHROPIC_API_KEY, or name a file that holds the key and nothing else",
             )
         self._base = _checked(base_url)
-        self._auth = ("x-api-key", key) if scheme == "x-api-key" else ("authorization", f"Bearer {key}")
-        self._ca_file = ca_file
-        self._timeouts = timeouts or Timeouts()
-        self._session: aiohttp.ClientSession | None = None
-        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._auth = (("x-api-key", key) if scheme == "x-api-key" else ("authorization", f"Bearer {key}"),)
 
     async def open(self) -> None:
         """Make the client.
@@ -96,7 +113,9 @@ class AnthropicUpstream:
                     f"the trust file cannot be used: {error}", where=str(self._ca_file), code="ca-file"
                 ) from error
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=context, keepalive_timeout=30, socket_factory=self._socket),
+            connector=aiohttp.UnixConnector(path=str(self._socket_path), limit=0, keepalive_timeout=30)
+            if self._socket_path is not None
+            else aiohttp.TCPConnector(limit=0, ssl=context, keepalive_timeout=30, socket_factory=self._socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(
                 total=None, connect=None, sock_connect=self._timeouts.connect_s, sock_read=None
@@ -167,7 +186,7 @@ class AnthropicUpstream:
             for name, value in given
             if (low := name.lower()) in FORWARDED_HEADERS or low.startswith(FORWARDED_PREFIXES)
         ]
-        return [*kept, ("accept-encoding", "identity"), self._auth]
+        return [*kept, ("accept-encoding", "identity"), *self._auth]
 
     async def _body(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         import aiohttp
@@ -181,6 +200,19 @@ class AnthropicUpstream:
             if not piece:
                 return
             yield piece
+
+
+def socket_path(base_url: str | None) -> Path | None:
+    """Return the socket that a ``unix://`` address names, or None for another address. Raises: SettingInvalid."""
+    if base_url is None or not base_url.startswith("unix:"):
+        return None
+    path = base_url.removeprefix("unix://")
+    plain = path.isascii() and path.isprintable() and not {"?", "#", "%"} & set(path)
+    if not path.startswith("/") or not plain or ".." in path.split("/") or len(path) > MAX_SOCKET_PATH:
+        raise SettingInvalid(
+            "a gate's socket is named unix:///absolute/path, in plain characters, 107 at most", where=base_url[:200]
+        )
+    return Path(path)
 
 
 def _checked(base_url: str) -> str:
