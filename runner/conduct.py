@@ -183,13 +183,13 @@ def _work(
             seen.sandbox_start_s = (time.monotonic_ns() - before_ns) / 1e9
             listener = running.listener
             assert listener is not None, "every worker's sandbox has a listener"
-            running.listener = None  # the gate owns it now
             try:
                 running.release()  # before the servers: their imports would hold it up, and the kernel keeps early connections for them
+                tell("started", {"setup_s": seen.sandbox_start_s})
+                running.listener = None  # the gate owns it from here
                 gate.serve(listener)
                 if simulator is not None:
                     simulator.serve(running.further.pop())
-                tell("started", {"setup_s": seen.sandbox_start_s})
                 meanwhile()
                 ended = _watch(running, gate, simulator, parser, plan, seen, tell, cancelled)
                 seen.ended = ended
