@@ -87,7 +87,7 @@ def attempt_content(evidence: Evidence) -> AttemptContent:
         "sandbox.json": canonical_json(
             {
                 "schema_version": 1,
-                "spec": evidence.spec.model_dump(mode="json"),
+                "spec": evidence.spec.as_record(),
                 "description": evidence.spec.describe(),
                 "rootfs": dict(evidence.rootfs),
             }

@@ -8,7 +8,7 @@ same value on every machine. Adding a kind of mount means: argv.py emits it, che
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -149,10 +149,29 @@ class SandboxSpec(Value):
         lines.append(
             f"limits: {limits.processes} processes, {limits.open_files} open files each, files up to {size(limits.file_bytes)}, no core dump"
         )
-        lines.append(f"system calls: {'all that the kernel allows' if self.seccomp is None else 'filtered'}")
+        lines.append(f"system calls: {describe_filter(self.seccomp)}")
         lines.append(f"environment: {', '.join(sorted(self.env)) or 'empty'}")
         lines.append(f"runs in {self.cwd}: {self.argv[0] if self.argv else '(no program)'}")
         return "\n".join(lines)
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the JSON form for the attempt. The system call filter, which differs by machine type, is told by its digest."""
+        record = self.model_dump(mode="json", exclude={"seccomp"})
+        return {**record, "seccomp": None if self.seccomp is None else f"sha256:{digest(self.seccomp)}"}
+
+
+def describe_filter(program: bytes | None) -> str:
+    """Return a system call filter in words."""
+    if program is None:
+        return "all that the kernel allows"
+    return f"filtered by {len(program) // 8} instructions, sha256 {digest(program)}"
+
+
+def digest(content: bytes) -> str:
+    """Return the hex sha256."""
+    from hashlib import sha256
+
+    return sha256(content).hexdigest()
 
 
 def describe_mount(mount: Mount) -> str:

@@ -159,12 +159,11 @@ def open_machine(environ: Mapping[str, str]) -> Machine:
     from sandbox.rootfs import find_rootfs
 
     toolchain = open_agent(load_lock(), default_cache_root(os.geteuid(), environ))
+    runtime = environ.get("XDG_RUNTIME_DIR")
     try:
-        host, rootfs = find_host(), find_rootfs()
+        return Machine(find_host(), toolchain, Path(runtime) if runtime else None, find_rootfs())
     except SandboxError as error:
         raise as_runner_error(error) from error
-    runtime = environ.get("XDG_RUNTIME_DIR")
-    return Machine(host, toolchain, Path(runtime) if runtime else None, rootfs)
 
 
 def load_jobs(request: Request) -> list[Job]:
