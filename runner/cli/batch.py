@@ -64,7 +64,7 @@ def run_batch(request: Request, story: Story) -> int:
         return _run_all(jobs, request, machine, story, cancelled, None)
     from runner.cli.grading import GradingDesk
 
-    with GradingDesk(request, machine, request.grading) as desk:
+    with GradingDesk(request, machine, request.grading, [job.fixture for job in jobs]) as desk:
         story.begin(request, len(jobs))
         return _run_all(jobs, request, machine, story, cancelled, desk)
 
@@ -180,6 +180,8 @@ def load_jobs(request: Request) -> list[Job]:
         raise SettingInvalid(
             "--keep goes with one run of one fixture", where="--keep", hint="name one fixture, without --repeat"
         )
+    if request.keep is not None:
+        check_keep(request.keep)
     check_out(request.out)
     key = read_key(request) if request.provider == "anthropic" else None
     skills = request.skills or request.folder / "skills"
@@ -235,6 +237,23 @@ def fixture_paths(request: Request) -> list[Path]:
             raise InputMissing(f"there is no fixture {name!r}", where=str(path), hint=f"known here: {known or 'none'}")
         paths.append(path)
     return paths
+
+
+def check_keep(keep: Path) -> None:
+    """Refuse a place for ``--keep`` that holds anything: what is copied there comes from an agent (A13). Raises: SettingInvalid."""
+    try:
+        held = next(iter(os.listdir(keep)), None)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SettingInvalid(
+            f"--keep cannot be used: {reason}", where=str(keep), hint="name a new or empty directory"
+        ) from error
+    if held is not None:
+        raise SettingInvalid(
+            f"--keep is not empty: it holds {held!r}", where=str(keep), hint="name a new or empty directory"
+        )
 
 
 def check_out(out: Path) -> None:

@@ -1,8 +1,8 @@
 """The second half of ``run``: judge the rubric and grade what was measured, with the grading programs started while the first runs are still under way.
 
 Boundary: starts a thread; writes judges' attempts and evaluations beside the attempts. Not here: judging (runner/grade/judge.py), grading (runner/grade/grading.py), text (story.py).
-Rules: the pinned grader is looked for before anything is paid: where it is missing or another by its stamp, nothing starts (B10); its files are checked before it starts. An attempt in error is neither judged nor graded. A rubric without a
-judge (no script for the scripted one) is said, and the verdict is that of the checks.
+Rules: the pinned grader and each rubric's judge are looked for before anything is paid: where one is missing, nothing starts (B10); the grader's files are checked before it starts.
+An attempt in error is neither judged nor graded. A rubric that was to be judged and was not is an error and never a pass: only ``--no-judge`` leaves the verdict to the checks.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.errors import InputMissing, RunnerError
+from runner.errors import InputMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from runner.attempt import Machine
     from runner.cli.batch import Request
     from runner.cli.story import Story
+    from runner.envelope import Fixture
     from runner.grade.grading import Grader
+    from runner.grade.judge import JudgeTerms, Source
+    from runner.grade.judge_verdict import Judgement
+    from runner.grade.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,18 @@ class GradingChoice:
 class GradingDesk:
     """Holds the grading programs of one command. A context; they are gone after it."""
 
-    def __init__(self, request: Request, machine: Machine, choice: GradingChoice) -> None:
-        """Look for the pinned grader. Raises: ToolchainMissing, ToolchainMismatch, ToolchainError."""
+    def __init__(
+        self, request: Request, machine: Machine, choice: GradingChoice, fixtures: Iterable[Fixture] = ()
+    ) -> None:
+        """Look for the pinned grader, and for who judges each of the ``fixtures``.
+
+        Raises: ToolchainMissing, ToolchainMismatch, ToolchainError; InputMissing, ScriptInvalid, SettingInvalid, KeyMissing.
+        """
         from runner.toolchain import default_cache_root, expect_grader, load_lock
 
-        self._request, self._machine, self._choice = request, machine, choice
+        self._machine, self._choice = machine, choice
+        self._terms = _judge_terms(request, choice, fixtures) if choice.judge else None
+        self._unkept: list[Judgement] = []
         self._cache_root = default_cache_root(os.geteuid(), request.environ)
         expect_grader(
             load_lock(), self._cache_root
@@ -61,12 +72,16 @@ class GradingDesk:
         Raises: ToolchainError, SandboxFailure: nothing can be graded; BundleUnwritable.
         """
         from runner.grade.grading import grade_attempts
+        from runner.grade.judge import candidate_of, judge_attempts
+        from runner.grade.subject import load_subject
 
         measured = [Path(row["path"]) for row in rows if row["outcome"]["kind"] == "measured"]
         if not measured:
             return list(rows)
-        if self._choice.judge:
-            self._judge(measured, story, cancelled)
+        if self._terms is not None:
+            candidates = [candidate_of(load_subject(path)) for path in measured]
+            judged = judge_attempts(candidates, self._terms, self._machine, tell=story.judging, cancelled=cancelled)
+            self._unkept = [judgement for judgement in judged if judgement.judge_attempt_id is None]
         self.warm()
         self._thread.join()
         if self._fault is not None:
@@ -100,44 +115,48 @@ class GradingDesk:
             from runner.grade.grading import Grader
             from runner.replay import JudgementIndex
 
+            index = JudgementIndex()
+
+            def find(directory: Path, subject: Subject, output: bytes) -> list[Judgement]:
+                """Return the kept judgements, and the faults of votes of which nothing could be kept: those would otherwise not be missed."""
+                lost = [judgement for judgement in self._unkept if judgement.attempt_id == subject.attempt_id]
+                return index.find(directory, subject, output) + lost
+
             self._grader = Grader(
                 self._machine.host,
                 cache_root=self._cache_root,
-                judgements=JudgementIndex().find,
+                judgements=find,
                 rule=self._choice.rule,
+                require_rubric=self._choice.judge,
             )
         except BaseException as fault:  # noqa: BLE001  raised again in finish()
             self._fault = fault
 
-    def _judge(self, paths: Sequence[Path], story: Story, cancelled: threading.Event) -> None:
-        """Judge each output; a fixture whose scripted judge has no script is told and left unjudged."""
-        from runner.cli.judge import JUDGE_SCRIPT
-        from runner.cli.provider import make_source, read_key
-        from runner.grade.judge import JudgeTerms, candidate_of, judge_attempts
-        from runner.grade.judge_plan import JudgeOptions
-        from runner.grade.subject import load_subject
 
-        request = self._request
-        key = read_key(request) if request.provider == "anthropic" else None
-        candidates = []
-        for path in paths:
-            candidate = candidate_of(load_subject(path))
-            script = request.folder / "scripts" / f"{JUDGE_SCRIPT.format(candidate.fixture.script_name)}.json"
-            if request.provider == "scripted" and not script.is_file():
-                missing = InputMissing("the rubric is not judged: the scripted judge has no script", where=str(script))
-                story.warn(candidate.fixture.id, missing)
-                continue
-            candidates.append(candidate)
-        if not candidates:
-            return
-        terms = JudgeTerms(
-            lambda fixture: make_source(replace(request, script=None), JUDGE_SCRIPT.format(fixture.script_name), key),
-            votes=self._choice.votes,
-            options=JudgeOptions(request.gate_mode, None, None),
-            jobs=request.jobs,
-            real_key=key,
-        )
-        try:
-            judge_attempts(candidates, terms, self._machine, tell=story.judging, cancelled=cancelled)
-        except RunnerError as error:
-            story.warn("judge", error)
+def _judge_terms(request: Request, choice: GradingChoice, fixtures: Iterable[Fixture]) -> JudgeTerms:
+    """Return how judging is done, once somebody was found to answer for each fixture. Raises: InputMissing, ScriptInvalid, SettingInvalid, KeyMissing."""
+    from runner.cli.judge import JUDGE_SCRIPT
+    from runner.cli.provider import make_source, read_key
+    from runner.grade.judge import JudgeTerms
+    from runner.grade.judge_plan import JudgeOptions
+
+    key = read_key(request) if request.provider == "anthropic" else None
+    own = replace(request, script=None)
+
+    def source(fixture: Fixture) -> Source:
+        name = JUDGE_SCRIPT.format(fixture.script_name)
+        script = request.folder / "scripts" / f"{name}.json"
+        if request.provider == "scripted" and not script.is_file():
+            hint = "write one, judge with --provider anthropic, or grade by checks alone with --no-judge"
+            raise InputMissing("the rubric's scripted judge has no script", where=str(script), hint=hint)
+        return make_source(own, name, key)
+
+    for fixture in fixtures:
+        source(fixture)
+    return JudgeTerms(
+        source,
+        votes=choice.votes,
+        options=JudgeOptions(request.gate_mode, None, None),
+        jobs=request.jobs,
+        real_key=key,
+    )

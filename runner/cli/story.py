@@ -78,11 +78,6 @@ class Story:
         self._block([f"{fixture}: error, nothing kept", error.diagnostics()])
         return failed_row(fixture, error)
 
-    def warn(self, fixture: str, error: RunnerError) -> None:
-        """Tell something that is less than was asked for and stops nothing."""
-        where = f" ({error.where})" if error.where else ""
-        self._say(f"{fixture}: warning[{error.code}]: {error.message}{where}")
-
     def judging(self, step: str, facts: Mapping[str, Any]) -> None:
         """Progress port of the judges."""
         if step == "planned":

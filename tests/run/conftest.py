@@ -77,6 +77,12 @@ class Place:
         (self.folder / "scripts" / f"{name}.json").write_text(json.dumps({"schema_version": 1, "replies": list(rules)}))
         return name
 
+    def judge(self, name: str, *rules: Mapping[str, Any], met: bool = True) -> None:
+        """Write the scripted judge of a case whose rubric is ``case``'s own; unless ``rules`` say otherwise it answers ``met``."""
+        said = json.dumps({"criteria": [{"id": "kept", "met": met, "reason": "So it says."}]})
+        script = {"schema_version": 1, "replies": list(rules) or replies(text(said))}
+        (self.folder / "scripts" / f"{name}.judge.json").write_text(json.dumps(script))
+
     def skill(self, name: str, body: str = "# Work\n\nFollow the reference.\n", front: str = "", **files: str) -> None:
         """Write a skill; further keyword arguments are references by their stem."""
         home = self.folder / "skills" / name

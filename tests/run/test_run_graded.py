@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from runner.toolchain import default_cache_root
@@ -40,7 +41,7 @@ def test_an_invented_account_fails_and_names_the_check(place: Place) -> None:
         skill="workflow/references/provision.md",
         **fields,
     )
-    answer = place.run("invented", grade=True)
+    answer = place.run("invented", "--no-judge", grade=True)
     assert answer.code == 1, answer.stderr
     assert (answer.object["verdict"], answer.row["verdict"]) == ("fail", "fail")
     failed = [check["id"] for check in answer.row["checks"] if not check["met"]]
@@ -53,7 +54,7 @@ def test_an_error_is_not_graded_and_wins_over_a_fail(place: Place) -> None:
     """Of a passing, and an errored run the error decides the exit code; the errored one has no checks and stays among the started."""
     place.case("good", replies(tool("Skill", "toolu_1", skill="workflow"), text()))
     place.case("bad", replies(text()))
-    answer = place.run("good", "bad", grade=True)
+    answer = place.run("good", "bad", "--no-judge", grade=True)
     assert answer.code == 2
     good, bad = answer.object["attempts"]
     assert (good["verdict"], bad["verdict"], bad["checks"]) == ("pass", "error", [])
@@ -69,8 +70,88 @@ def test_without_the_grader_nothing_starts(place: Place, tmp_path: Path) -> None
         if entry.name.startswith(("agent-", "exec")):
             (cache / entry.name).symlink_to(entry)
     place.case("good", replies(tool("Skill", "toolu_1", skill="workflow"), text()))
+    place.judge("good")
     env = {"HERMEVAL_CACHE": str(cache)}
     refused = place.run("good", grade=True, env=env)
     assert refused.code == 2
     assert refused.object["error"]["code"] == "toolchain-missing"
     assert not list(place.out.glob("*.attempt"))
+
+
+def test_a_rubric_without_a_judge_is_never_a_pass(place: Place) -> None:
+    """Where the scripted judge has no script nothing starts, and cause and cure are told; --no-judge, said aloud, leaves the verdict to the checks."""
+    place.case("good", replies(tool("Skill", "toolu_1", skill="workflow"), text()))
+    refused = place.run("good", grade=True)
+    assert refused.code == 2
+    error = refused.object["error"]
+    assert error["code"] == "input-missing"
+    assert error["where"].endswith("good.judge.json")
+    assert "--no-judge" in error["hint"]
+    assert not list(place.out.glob("*"))
+    alone = place.run("good", "--no-judge", grade=True)
+    assert (alone.code, alone.row["verdict"], alone.row["not_judged"]) == (0, "pass", ["kept"])
+    place.judge("good")
+    judged = place.run("good", grade=True)
+    assert (judged.code, judged.row["verdict"], judged.row["not_judged"]) == (0, "pass", [])
+
+
+def test_a_judge_that_fails_or_says_no_decides(place: Place) -> None:
+    """Every check is met, and yet: a judge that was given no answer is an error, one that says no is a fail."""
+    place.case("good", replies(tool("Skill", "toolu_1", skill="workflow"), text()))
+    place.judge(
+        "good", {"when": {"lane": "main"}, "reply": {"error": {"status": 400, "type": "invalid_request_error"}}}
+    )
+    failed = place.run("good", grade=True)
+    assert (failed.code, failed.row["outcome"]["code"]) == (2, "judge-error")
+    for path in place.out.iterdir():
+        path.unlink()
+    place.judge("good", met=False)
+    denied = place.run("good", grade=True)
+    assert (denied.code, denied.row["verdict"]) == (1, "fail")
+    assert denied.row["criteria"] == [{"id": "kept", "met": False, "reason": "So it says."}]
+
+
+def test_a_vote_of_which_nothing_could_be_kept_is_missed(place: Place) -> None:
+    """A judge whose run could not be kept leaves no file beside the attempt; the attempt is an error all the same, and no pass of its checks."""
+    import threading
+
+    from runner.cli.batch import Request, load_jobs, open_machine
+    from runner.cli.grading import GradingChoice, GradingDesk
+    from runner.cli.story import Story
+
+    place.case("good", replies(tool("Skill", "toolu_1", skill="workflow"), text()))
+    place.judge("good")
+    row = place.run("good").row
+    environ = {**os.environ, "XDG_RUNTIME_DIR": ""}
+    request = Request(
+        names=("good",),
+        folder=place.folder,
+        skills=None,
+        provider="scripted",
+        script=None,
+        base_url=None,
+        key_file=None,
+        ca_file=None,
+        gate_mode="first-party",
+        launch="stock",
+        model=None,
+        max_usd=None,
+        timeout_s=None,
+        repeat=1,
+        jobs=1,
+        out=place.out,
+        keep=None,
+        environ=environ,
+    )
+    machine = open_machine(environ)
+    fixtures = [job.fixture for job in load_jobs(request)]
+    story, never = Story(as_json=False), threading.Event()
+    lost = replace(machine, host=replace(machine.host, python=place.out / "no-python"))  # no run can be had there
+    for where, verdict in ((lost, "error"), (machine, "pass")):
+        with GradingDesk(request, machine, GradingChoice(), fixtures) as desk:
+            desk.warm()
+            desk._thread.join()  # the grader is had from the machine as it is
+            desk._machine = where
+            (graded,) = desk.finish([row], story, never)
+        assert graded["verdict"] == verdict, graded
+    assert len(list(place.out.glob("*.attempt"))) == 2

@@ -181,6 +181,7 @@ def test_sigkill_while_judging_and_grading_leaves_nothing(victim: Victim) -> Non
     """The judge's run and the grader's processes go too; the attempt stays, and an evaluation is whole or not there."""
     name = next(iter(victim.markers))
     quick = victim.place.case(name, replies(tool("Skill", "toolu_1", skill="workflow"), text()))
+    victim.place.judge(quick)
     for turn in range(4):
         before = set(victim.place.out.glob("*.attempt"))
         process, traces = victim.start([quick], grade=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -205,6 +206,7 @@ def test_a_signal_while_judging_and_grading_is_two_and_the_attempt_stays(victim:
     """SIGTERM after the attempt was written: exit 2, the interruption told, the attempt kept and whole, nothing else left."""
     name = next(iter(victim.markers))
     quick = victim.place.case(name, replies(tool("Skill", "toolu_1", skill="workflow"), text()))
+    victim.place.judge(quick)
     process, traces = victim.start([quick], grade=True)
     deadline = time.monotonic() + 60
     while not list(victim.place.out.glob("*.attempt")) and time.monotonic() < deadline:
@@ -216,8 +218,8 @@ def test_a_signal_while_judging_and_grading_is_two_and_the_attempt_stays(victim:
     assert process.returncode == 2, err
     answer = json.loads(out)
     assert answer["error"]["code"] == "interrupted"
-    (path,) = victim.place.out.glob("*.attempt")
-    assert [row["path"] for row in answer["attempts"]] == [str(path)]
+    (row,) = answer["attempts"]
+    assert row["path"] in {str(path) for path in victim.place.out.glob("*.attempt")}
     assert what_is_left(traces) == []
     assert_all_whole(victim.place)
 

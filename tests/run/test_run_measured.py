@@ -153,5 +153,12 @@ def test_keep_copies_workspace_and_home_out(place: Place, tmp_path: Path) -> Non
     assert place.run("kept", "--keep", str(tmp_path / "kept")).code == 0
     assert (tmp_path / "kept" / "workspace" / "note.txt").read_text() == "kept\n"
     assert (tmp_path / "kept" / "home" / ".claude.json").is_file()
-    again = place.run("kept", "--keep", str(tmp_path / "kept"))
-    assert again.code == 2
+    before = set(place.out.glob("*.attempt"))
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held" / "mine.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name in ("kept", "held", "file"):
+        again = place.run("kept", "--keep", str(tmp_path / name))
+        assert (again.code, again.object["error"]["code"]) == (2, "setting-invalid")
+    assert set(place.out.glob("*.attempt")) == before, "nothing was run"
+    assert sorted(path.name for path in (tmp_path / "held").iterdir()) == ["mine.txt"]
