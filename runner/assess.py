@@ -63,7 +63,7 @@ def assess(
 
     ``unit_texts`` holds the staged text of the unit under test: ``body`` as the CLI sends it and, for a reference unit, ``reference``; absent where nothing is staged.
     """
-    requirement = _requirement(plan, unit_texts) if isinstance(plan, Plan) else None
+    requirement = requirement_of(plan, unit_texts) if isinstance(plan, Plan) else None
     wire = None if requirement is None else wire_evidence(exchanges, requirement)
     refusal, others = ending_refusal(exchanges, transcript)
     tampered = [f"{path}: changed in the staged skill tree during the run" for path in run.skill_tree_changed]
@@ -94,7 +94,8 @@ def assess(
     return Assessment(case, outcome, row)
 
 
-def _requirement(plan: Plan, unit_texts: Mapping[str, str]) -> Requirement:
+def requirement_of(plan: Plan, unit_texts: Mapping[str, str]) -> Requirement:
+    """Return what must have run by a plan and the staged texts of its unit (see ``assess``; of a saved attempt: ``stored_texts``)."""
     return Requirement(
         names=plan.unit.names,
         reference=plan.unit.reference,

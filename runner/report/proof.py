@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.assess import Assessment
+from runner.assess import Assessment, requirement_of, stored_texts
 from runner.bundle.reader import Attempt
 from runner.claude.evidence import Requirement, transcript_evidence
 from runner.claude.wire import wire_evidence
 from runner.gate.exchange import Exchange
 from runner.plan import Plan
-from runner.skill_text import parse_skill_text
 
 _MAX_SHOWN = 20
 
@@ -53,7 +52,7 @@ def prove(attempt: Attempt, plan: Plan, assessment: Assessment, exchanges: Seque
     skill = assessment.case.skill
     if skill.state is None:
         return None
-    wanted = _requirement(attempt, plan)
+    wanted = requirement_of(plan, stored_texts(attempt, plan))
     return Proof(
         unit=plan.unit.skill,
         state=skill.state,
@@ -61,17 +60,6 @@ def prove(attempt: Attempt, plan: Plan, assessment: Assessment, exchanges: Seque
         transcript=Witness(skill.transcript, _by_transcript(assessment, wanted)),
         wire=Witness(skill.wire, _by_wire(exchanges, wanted)),
     )
-
-
-def _requirement(attempt: Attempt, plan: Plan) -> Requirement:
-    unit, body, reference = plan.unit, None, None
-    if unit.base_dir is not None:
-        folder = unit.base_dir.rstrip("/").rsplit("/", 1)[-1]
-        body = parse_skill_text(attempt.part(f"skill-tree/{folder}/SKILL.md")).body
-        name = f"skill-tree/{folder}/{unit.reference}"
-        if unit.reference is not None and attempt.has(name):
-            reference = attempt.part(name).decode("utf-8", "replace")
-    return Requirement(unit.names, unit.reference, unit.base_dir, body, reference)
 
 
 def _by_transcript(assessment: Assessment, wanted: Requirement) -> tuple[str, ...]:
