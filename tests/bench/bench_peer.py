@@ -2,7 +2,8 @@
 
 The work: the skill ``workflow``, the prompt of the fixture ``workflow-routing``, a reply that calls the skill, a reply that answers. Both are whole commands, their own start
 included, divided by the number of runs; both one run at a time, which is both commands' default, and then two at a time. The evaluator gives its agent four tools, so its
-requests are smaller than those of our ``stock`` runs; ``lean`` is closer to it. It keeps no evidence and has no sandbox by default.
+requests are smaller than those of our ``stock`` runs; ``lean`` is closer to it. It keeps no evidence and has no sandbox by default. It grades with a regular expression of its own;
+our runs are timed without grading, which is a step of its own, and once with the fixture's checks graded by the pinned Promptfoo.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from runner.fixture import load_fixture
@@ -83,9 +85,9 @@ def main(rounds: int = 4, runs: int = 10) -> None:
             assert done.returncode == 0, done.stdout[-1000:]
             return seconds / runs
 
-        def ours(launch: str, at_once: int) -> float:
+        def ours(launch: str, at_once: int, grading: str = "--no-grade") -> float:
             out = directory / "out"
-            argv = [sys.executable, "-P", "-m", "runner.cli", "run", _FIXTURE, "--gate-mode", "base-url"]
+            argv = [sys.executable, "-P", "-m", "runner.cli", "run", _FIXTURE, "--gate-mode", "base-url", grading]
             argv += ["--launch", launch, "--repeat", str(runs), "--jobs", str(at_once), "--out", str(out), "--json"]
             started = time.perf_counter()
             done = subprocess.run(
@@ -98,12 +100,15 @@ def main(rounds: int = 4, runs: int = 10) -> None:
             return seconds / runs
 
         for at_once in (1, 2):
+            variants: dict[str, Callable[[], float]] = {
+                "claude plugin eval": lambda: peer(at_once),  # noqa: B023  called in this turn
+                "hermeval run, stock": lambda: ours("stock", at_once),  # noqa: B023
+                "hermeval run, lean": lambda: ours("lean", at_once),  # noqa: B023
+            }
+            if at_once == 1 and runs > 1:
+                variants["hermeval run, stock, checks graded"] = lambda: ours("stock", 1, "--no-judge")
             figures = interleave(
-                {
-                    "claude plugin eval": lambda: peer(at_once),  # noqa: B023  called in this turn
-                    "hermeval run, stock": lambda: ours("stock", at_once),  # noqa: B023
-                    "hermeval run, lean": lambda: ours("lean", at_once),  # noqa: B023
-                },
+                dict(variants),
                 runs=rounds,
                 warmup=min(1, rounds - 1),
             )
