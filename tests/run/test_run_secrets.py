@@ -185,3 +185,56 @@ def test_the_key_of_the_environment_is_used_and_kept_out_too(place: Place, serve
     assert f"key {PLACEHOLDER}" in tool_results(attempt)
     assert "word 0 found in 0 places" in tool_results(attempt)
     assert pieces_with(attempt, KEY) == []
+
+
+def test_the_key_is_in_no_process_that_judges_or_grades(place: Place, serve_provider: Callable[..., Any]) -> None:
+    """With the key in the runner's environment and a live judge: neither the supervisors, the judge's CLI, Promptfoo's Node nor the profile host have it in environment or command line, and no file of the run does."""
+    said = json.dumps({"criteria": [{"id": "kept", "met": True, "reason": "KEY-ECHO"}]})
+    provider = serve_provider(
+        [
+            {"when": {"lane": "main", "any_contains": "Says so at the end"}, "reply": text(said)},
+            {"when": {"lane": "main", "nth": 1}, "reply": tool("Skill", "toolu_1", skill="workflow")},
+            {"when": {"lane": "main"}, "reply": text("The key is KEY-ECHO.")},
+        ],
+        echo_key=True,
+    )
+    place.case("key", replies(text("never used")), rubric=[{"id": "kept", "criterion": "Says so at the end."}])
+    argv = place.command("run", "--json", "--fixtures", str(place.folder), "--out", str(place.out), "key")
+    argv += ["--provider", "anthropic", "--base-url", provider.url]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "ANTHROPIC_API_KEY": KEY}
+    own: set[bytes] = set()
+    below: set[bytes] = set()
+    holders: set[bytes] = set()
+    copies: dict[int, float] = {}
+    with (place.folder / "stderr").open("w+") as err:
+        with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=err, text=True) as process:
+            while process.poll() is None:
+                own.add(read_quietly(f"/proc/{process.pid}/environ"))
+                own_command = read_quietly(f"/proc/{process.pid}/cmdline")
+                for found in descendants_of(process.pid):
+                    command = read_quietly(f"/proc/{found.pid}/cmdline")
+                    below.add(command)
+                    if KEY.encode() not in read_quietly(f"/proc/{found.pid}/environ") + command:
+                        continue
+                    if command == own_command:  # forked, and not yet another program: the runner itself for a moment
+                        since = copies.setdefault(found.pid, time.monotonic())
+                        command = b"" if time.monotonic() - since < 2 else command
+                    holders.add(command)
+                time.sleep(0.02)
+            out, _ = process.communicate()
+        err.seek(0)
+        told = err.read()
+    assert process.returncode == 0, told
+    row = json.loads(out)["attempts"][0]
+    assert row["criteria"] == [{"id": "kept", "met": True, "reason": PLACEHOLDER}]
+    assert {headers["x-api-key"] for _, headers, _ in provider.requests} == {KEY}
+    assert sum(b"Says so at the end" in body for _, _, body in provider.requests) == 1, "the judge was asked for real"
+    assert any(KEY.encode() in data for data in own), "the control: the runner itself has the key"
+    commands = b"\n".join(below)
+    for program in (b"/opt/claude", b"driver.mjs", b"host.py", b"supervisor"):
+        assert program in commands, f"the control: {program!r} was seen while it ran"
+    assert holders <= {b""}
+    assert not any(KEY.encode() in path.read_bytes() for path in place.out.rglob("*") if path.is_file())
+    assert len(list(place.out.glob("*.attempt"))) == 2
+    assert list(place.out.glob("*.evaluation.json"))
+    assert KEY not in out + told
