@@ -19,30 +19,34 @@ let
       touch $out
     '';
 
+  # One derivation for each attempt that expected.json names, with that file alone in it: what is added or changed later builds nothing else anew.
   attempts = ../fixtures/attempts;
-  expected =
-    if builtins.pathExists (attempts + "/expected.json") then
-      (builtins.fromJSON (builtins.readFile (attempts + "/expected.json"))).attempts
-    else
-      { };
-  # One derivation for each attempt named in expected.json, and the file alone in it.
+  expected = (builtins.fromJSON (builtins.readFile (attempts + "/expected.json"))).attempts;
   each =
-    verb: words:
+    verb: options: words:
     builtins.listToAttrs (
       map (
-        name:
+        file:
         let
-          file = builtins.path {
-            path = attempts + "/${name}";
-            name = name;
-          };
+          name = "${verb}-${builtins.replaceStrings [ ".attempt" ] [ "" ] file}";
+          wanted = words expected.${file}.${verb};
         in
         {
-          name = "${verb}-${builtins.replaceStrings [ ".attempt" ] [ "" ] name}";
-          value = check verb { } (words file expected.${name});
+          inherit name;
+          value = check name { } ''
+            status=0
+            ${hermeval} ${verb} --json ${options} ${attempts + "/${file}"} >$TMPDIR/answer.json || status=$?
+            echo "exit status $status, wanted: ${wanted}"
+            ${judge} $TMPDIR/answer.json ${verb} ${wanted}
+          '';
         }
       ) (builtins.attrNames expected)
     );
+  judge = "${python.program} -I ${./judge_answer.py}";
+  present = builtins.filter (name: name != "expected.json") (
+    builtins.attrNames (builtins.readDir attempts)
+  );
+
   tests = import ./source.nix [
     "runner"
     "sandbox"
@@ -60,48 +64,59 @@ let
     "LICENSE"
     "NOTICE"
   ];
-  testing = {
-    PYTHONDONTWRITEBYTECODE = "1";
-  };
+  # A checkout, and an environment whose interpreter finds the packages by itself: tests start it anew.
   inTests = ''
     cp -r ${tests} $TMPDIR/checkout
     chmod -R u+w $TMPDIR/checkout
-    cp ${program.pins} $TMPDIR/checkout/sandbox/toolchain/pins.json
     cd $TMPDIR/checkout
-    export PYTHONPATH=$TMPDIR/checkout:${python.test.site}
+    ${python.program} -I -m venv --without-pip $TMPDIR/venv
+    echo ${python.test.site} >$TMPDIR/venv/${python.sitePackages}/packages.pth
+    export PYTHONPATH=$TMPDIR/checkout PYTHONDONTWRITEBYTECODE=1
+    python=$TMPDIR/venv/bin/python
   '';
 in
 {
   run = check "run" { } ''
-    ${hermeval} run missing-account --json --out $TMPDIR/attempts | tee $TMPDIR/answer.json
-    ${python.program} -I ${./check_run.py} $TMPDIR/answer.json
+    ${hermeval} run missing-account --json --out $TMPDIR/attempts >$TMPDIR/answer.json
+    ${judge} $TMPDIR/answer.json run
     ${hermeval} verify $TMPDIR/attempts/*.attempt
   '';
 
   containment = check "containment" { } ''
-    ${hermeval} doctor
+    ${hermeval} doctor --full
   '';
 
   toolchain = check "toolchain" { } ''
     ${hermeval} toolchain verify
   '';
 
-  lint = check "lint" testing ''
+  # Every committed attempt is one that is expected, and the other way round.
+  attempts = check "attempts" { } ''
+    diff <(printf '%s\n' ${toString present}) <(printf '%s\n' ${toString (builtins.attrNames expected)})
+  '';
+
+  lint = check "lint" { } ''
     ${inTests}
     ${program.ruff}/bin/ruff check --no-cache .
     ${program.ruff}/bin/ruff format --no-cache --check .
-    ${python.program} -P -c 'import sys; from importlinter.cli import lint_imports_command; lint_imports_command()' --no-cache
+    $python -P -c 'import sys; from importlinter.cli import lint_imports_command; lint_imports_command()' --no-cache
   '';
 
-  types = check "types" testing ''
+  types = check "types" { } ''
     ${inTests}
-    ${python.program} -P -m mypy --cache-dir=$TMPDIR/mypy
+    $python -P -m mypy --cache-dir=$TMPDIR/mypy
   '';
 
-  unit = check "unit" testing ''
+  # Rooms that start sandboxes all the time are proved by the other checks, and by ci/test outside. The package's pins are laid into the checkout, so that a test of
+  # another room finds the tools. Left out by name: Nix's own filter of system calls lets no build make a set-id file; and with pins the tools are never missing.
+  unit = check "unit" { } ''
     ${inTests}
-    ${python.program} -P -m pytest -p no:cacheprovider --basetemp=$TMPDIR/t -q -m 'not nix and not bench'
+    cp ${program.pins} sandbox/toolchain/pins.json
+    $python -P -m pytest -p no:cacheprovider --basetemp=$TMPDIR/t -q -m 'not nix and not systemd and not bench' \
+      --ignore=tests/{bench,cli,grade,judge,nix,reproduce,run,sandbox} \
+      --deselect='tests/skills/test_skills_staging.py::test_what_is_no_plain_file_is_refused[set-'{user,group}'-id]' \
+      --deselect=tests/toolchain/test_toolchain_install.py::test_toolchain_verify_without_tools_is_an_error_with_one_json_object
   '';
 }
-// each "replay" (file: word: "")
-// each "reproduce" (file: word: "")
+// each "replay" "--no-save" (verdict: if verdict == null then "null" else verdict)
+// each "reproduce" "" (builtins.concatStringsSep ",")

@@ -92,7 +92,7 @@ def test_a_stand_in_is_host_and_must_be_one(environment: Environment) -> None:
 )
 def test_a_graph_that_is_none_is_refused(graph: str) -> None:
     """A cut graph, one with a bad count, and one that names a path twice are refused."""
-    with pytest.raises(ValueError, match="graph|references"):
+    with pytest.raises(ValueError, match=r"graph|references"):
         parse_graph(graph)
 
 

@@ -1,0 +1,35 @@
+"""Judge the JSON answer of a command against what is wanted: used by the flake's checks, on the pinned interpreter alone.
+
+judge_answer.py ANSWER run                    a scripted run was measured and passed, its skill proved by both witnesses
+judge_answer.py ANSWER replay VERDICT         one attempt was regraded to this verdict; ``null`` for one that has no output to grade, which is refused as such
+judge_answer.py ANSWER reproduce WORD[,WORD]  one attempt was run again and came out as one of these words
+"""
+
+import json
+import sys
+from pathlib import Path
+
+
+def main(path: str, command: str, *wanted: str) -> str | None:
+    """Return what is wrong, or None."""
+    answer = json.loads(Path(path).read_text(encoding="utf-8"))
+    if answer["command"] != command:
+        return f"the answer is one of {answer['command']!r}"
+    (row,) = answer["results" if command == "reproduce" else "attempts"]
+    match command:
+        case "run":
+            found = [row["verdict"], row["outcome"]["kind"], row["skill_state"], row["witnesses"]]
+            right = (
+                found == ["pass", "measured", "ran", {"transcript": True, "wire": True}] and answer["exit_code"] == 0
+            )
+        case "replay" if wanted == ("null",):
+            found = [row["verdict"], row["outcome"]["code"]]
+            right = found == ["error", "integrity"]
+        case _:
+            found = [row["verdict"]]
+            right = row["verdict"] in wanted[0].split(",")
+    return None if right else f"{command} gave {found}, wanted {list(wanted)}: {json.dumps(row)[:3000]}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))
