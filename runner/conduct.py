@@ -7,6 +7,7 @@ run only what every plan has (``RunPlan``).
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from sandbox.errors import SandboxError
 from sandbox.process import Host, Supervisor, supervise
 from sandbox.rootfs import Rootfs, find_rootfs
 from sandbox.running import Ended, Running, start
+from sandbox.seccomp import make_filter
 
 if TYPE_CHECKING:
     from runner.claude.facts import Transcript
@@ -42,6 +44,11 @@ Tell = Callable[[str, Mapping[str, Any]], None]
 """Receives progress: a step's name (``planned``, ``started``, ``first-event``, ``ended``, ``classified``) and facts for people."""
 
 
+def own_filter() -> bytes:
+    """Return the system call filter of this machine's type. Raises: SandboxUnavailable: no run starts without one."""
+    return make_filter(os.uname().machine)
+
+
 class Cancelled(Exception):
     """The run was cancelled from outside; nothing is kept."""
 
@@ -55,6 +62,8 @@ class Machine:
     runtime_dir: Path | None = None
     rootfs: Rootfs = field(default_factory=find_rootfs)
     """The read-only system of its sandboxes."""
+    seccomp: bytes = field(default_factory=own_filter)
+    """The system call filter of its sandboxes."""
 
 
 class Terms(Protocol):
@@ -127,7 +136,7 @@ def carry_out(
     Raises: Cancelled.
     """
     rootfs = machine.rootfs
-    seen = Seen(spec=sandbox_spec(plan, rootfs=rootfs.kind, system=rootfs.mounts))
+    seen = Seen(spec=sandbox_spec(plan, rootfs=rootfs.kind, system=rootfs.mounts, seccomp=machine.seccomp))
     parser = TranscriptParser()
     _work(terms, plan, seen.spec, machine, supervisor, tree, parser, seen, tell, cancelled, contract, meanwhile)
     if cancelled.is_set():
@@ -318,6 +327,9 @@ def _conclude(ended: Ended, plan: RunPlan, seen: Seen) -> None:
         case "simulator-failed":
             message = "the simulated service died during the run"
             facts["setup"] = SetupFacts(step="simulator", code="simulator-unavailable", message=message)
+        case "memory-limit":
+            message = f"the programs inside took more than {seen.spec.limits.memory_bytes} bytes of memory"
+            facts["setup"] = SetupFacts(step="sandbox", code="memory-limit", message=message)
         case reason:
             facts["setup"] = SetupFacts(step="sandbox", code=reason, message=f"the sandbox was ended: {reason}")
     seen.run = RunFacts(**facts)

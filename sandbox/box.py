@@ -22,19 +22,24 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Callable
 
-    from sandbox import kernel, listener, procfs
+    from sandbox import canary, kernel, listener, procfs, watchdog
 else:
     import _signal
     import posix as os
 
+    import canary
     import kernel
     import listener
     import procfs
+    import watchdog
 
 FD_BASE = 512
 """bwrap's descriptors start here; process.py writes the same numbers into the argument file. The status descriptor is FD_BASE - 1."""
 SETUP_S = 30.0
 SETTLE_S = 1.0
+CANARY_S = 1.0
+FILTER_S = 0.25
+"""For the system call filter, from the release on. The CLI takes longer than that before it asks for anything."""
 DEATH_S = 30.0
 QUIET = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 LIMITS = {
@@ -74,6 +79,10 @@ class Box:
         self.exit_code = b""
         self.started = self.released_at = time.monotonic()
         self.poll = select.poll()
+        self.filtered = False  # a system call filter is expected
+        self.view = -1  # the sandbox's /proc, for the watchdog
+        self.memory_bytes = 0
+        self.memory_peak = 0
 
     def run(self, request: Request, descriptors: list[int], setns: "Callable[[int, int], None] | None") -> None:
         """Bring the sandbox up, tell the runner, and stay with it until it ends or must end.
@@ -89,6 +98,8 @@ class Box:
             handles = self.bring_up(request, setns)
             if handles is None:
                 return
+            step = b"canary"
+            self.look(request)
             step = b"limits"
             self.hold(request, handles)
         except (OSError, ValueError) as error:
@@ -169,6 +180,17 @@ class Box:
         theirs.close()
         return pid, ours
 
+    def look(self, request: Request) -> None:
+        """See from outside that the sandbox is what was asked for; its last act before it waits is to give up capabilities. Raises OSError where it is not."""
+        deadline = time.monotonic() + CANARY_S
+        while self.alive and not self.reason:
+            faults = canary.look(self.child, request.get(b"writable", []))
+            if not faults:
+                return
+            if time.monotonic() > deadline:
+                raise OSError("; ".join(faults))
+            self.turn(0.0003)
+
     def hold(self, request: Request, handles: list[int]) -> None:
         """Set the limits on the held process, read them back, and tell the runner that all is up."""
         read_back = []
@@ -180,6 +202,11 @@ class Box:
             held = resource.prlimit(self.child, kind)[1]
             if held != resource.RLIM_INFINITY:
                 read_back.append(b"%s=%d" % (name, held))
+        self.filtered = b"filtered" in request
+        self.memory_bytes = int(request.get(b"memory_bytes", [b"0"])[0])
+        self.view = watchdog.open_view(self.child) if self.memory_bytes else -1
+        if self.view >= 0:
+            read_back.append(b"memory_bytes=%d" % self.memory_bytes)
         fields = [b"held", b"%d" % ((time.monotonic() - self.started) * 1e6), *read_back]
         rights = b"".join(handle.to_bytes(4, sys.byteorder) for handle in handles)
         ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
@@ -187,17 +214,37 @@ class Box:
 
     def stay(self, wall_s: float) -> None:
         """Wait for the release, then for the end: bwrap's, the wall clock's, or the runner's word."""
-        deadline = float("inf")
+        deadline = look_at = float("inf")
         while self.alive and not self.reason:
-            self.turn(min(deadline - time.monotonic(), 3600.0))
+            self.turn(min(deadline - time.monotonic(), look_at - time.monotonic(), 3600.0))
             if self.must_release():
                 self.released_at = time.monotonic()
                 deadline = self.released_at + wall_s
                 os.write(self.block, b"x")
                 os.close(self.block)
                 self.block = -1
+                self.await_filter()
+                look_at = self.released_at + watchdog.PERIOD_S if self.view >= 0 else look_at
             elif time.monotonic() >= deadline:
                 self.expire()
+            elif time.monotonic() >= look_at:
+                self.weigh()
+                look_at = time.monotonic() + watchdog.PERIOD_S
+
+    def await_filter(self) -> None:
+        """See that the system call filter is there: bwrap loads it right after the release. Without it the end comes before a program has started up."""
+        deadline = time.monotonic() + FILTER_S
+        while self.filtered and self.alive and not self.reason and not canary.is_filtered(self.child):
+            if time.monotonic() > deadline:
+                self.reason = b"no-system-call-filter"
+            self.turn(0.0003)
+
+    def weigh(self) -> None:
+        """End a sandbox that takes more memory than it may."""
+        used = watchdog.used_bytes(self.view)
+        self.memory_peak = max(self.memory_peak, used)
+        if used > self.memory_bytes and self.alive:
+            self.reason = self.reason or b"memory-limit"
 
     def must_release(self) -> bool:
         """Whether the runner has said so and it has not been done."""
@@ -274,6 +321,7 @@ class Box:
             b"%d" % ((ended_at - self.released_at) * 1e6),
             b"dead" if dead else b"alive",
             b"released" if self.block < 0 else b"held",
+            b"%d" % self.memory_peak,
         )
         self.tell(b"\0".join(fields))
 

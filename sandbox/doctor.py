@@ -309,12 +309,14 @@ def check_limits(ended: Ended) -> Check:
     tiers = f"processes: {held.processes}, memory: {held.memory}, open files: {held.open_files}, disk: {held.disk}"
     if "none" in (held.processes, held.open_files, held.file_bytes):
         return Check("limits", title, "failed", tiers, "let this service set resource limits (prlimit)")
-    if held.memory == "none":
+    if held.memory != "cgroup":
         return Check(
             "limits",
             title,
             "degraded",
-            f"{tiers}: a program inside can use all of the machine's memory",
+            f"{tiers}: memory is looked at four times a second, and no kernel limit holds it"
+            if held.memory == "watchdog"
+            else f"{tiers}: a program inside can use all of the machine's memory",
             "run on a machine of its own, or under systemd-run -p MemoryMax=",
         )
     return Check("limits", title, "ok", tiers)

@@ -16,6 +16,7 @@ Tier = Literal["cgroup", "rlimit", "tmpfs", "watchdog", "none"]
 """The mechanism that held a limit; ``none`` says that nothing did."""
 
 MIB = 1024 * 1024
+MEMORY_BYTES = 4096 * MIB
 
 
 class Limits(BaseModel):
@@ -29,6 +30,10 @@ class Limits(BaseModel):
     """RLIMIT_NOFILE of each process inside."""
     file_bytes: Annotated[int, Field(ge=MIB, le=1 << 40)] = 1024 * MIB
     """RLIMIT_FSIZE: the largest file that a process inside can write. A sparse file of this size costs no memory; collection reports it."""
+    memory_bytes: Annotated[int, Field(ge=64 * MIB, le=1 << 50, exclude_if=lambda value: value == MEMORY_BYTES)] = (
+        MEMORY_BYTES
+    )
+    """Memory of all processes together, beside what the sized mounts hold. Left out of the JSON form where it is the default: plans of older attempts do not have it."""
 
 
 class HeldLimits(BaseModel):
@@ -43,7 +48,7 @@ class HeldLimits(BaseModel):
     disk: Tier = "tmpfs"
     """Every writable place is a tmpfs with a size, so this one is structural."""
     values: Mapping[str, int] = {}
-    """Read-back: ``processes``, ``open_files``, ``file_bytes``, ``core_bytes`` as the kernel has them; an absent key is unlimited or unread."""
+    """Read-back: ``processes``, ``open_files``, ``file_bytes``, ``core_bytes``, ``memory_bytes`` as the kernel has them; an absent key is unlimited or unread."""
 
 
 def held_limits(asked: Limits, read_back: Mapping[str, int]) -> HeldLimits:
@@ -53,6 +58,7 @@ def held_limits(asked: Limits, read_back: Mapping[str, int]) -> HeldLimits:
         return "rlimit" if 0 <= read_back.get(name, -1) <= limit else "none"
 
     return HeldLimits(
+        memory="watchdog" if 0 < read_back.get("memory_bytes", 0) <= asked.memory_bytes else "none",
         processes=tier("processes", asked.processes),
         open_files=tier("open_files", asked.open_files),
         file_bytes=tier("file_bytes", asked.file_bytes),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sandbox.argv import Descriptors, bwrap_args, data_of
 from sandbox.errors import SandboxSetupFailed
-from sandbox.spec import Proc, RoBind, SandboxSpec
+from sandbox.spec import Dev, Proc, RoBind, SandboxSpec, Tmpfs
 
 FD_BASE = 512
 """Equals box.FD_BASE. bwrap finds its status at FD_BASE - 1, the hold at FD_BASE, its arguments next, then the data."""
@@ -69,7 +69,19 @@ def request_fields(spec: SandboxSpec, bwrap: Path, wall_clock_s: float) -> list[
     fields.append(b"open_files=%d" % limits.open_files)
     fields.append(b"file_bytes=%d" % limits.file_bytes)
     fields.append(b"core_bytes=%d" % CORE_BYTES)
+    fields.append(b"memory_bytes=%d" % limits.memory_bytes)
+    fields += [b"writable=" + os.fsencode(path) for path in writable_places(spec)]
+    if spec.seccomp is not None:
+        fields.append(b"filtered=1")
     return fields
+
+
+def writable_places(spec: SandboxSpec) -> list[str]:
+    """Return the mount points that may be written inside (pure); devices, /proc and terminals are known to canary.py."""
+    places = [mount.target for mount in spec.mounts if isinstance(mount, Tmpfs)]
+    devices = [mount for mount in spec.mounts if isinstance(mount, Dev)]
+    places += ["/dev/shm"] if devices else []  # noqa: S108 - inside
+    return places + [place for place in ("/", "/dev") if place not in spec.remount_ro]
 
 
 def words(items: Iterable[bytes]) -> bytes:

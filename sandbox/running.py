@@ -200,8 +200,8 @@ class Running:
         """Make the value from the supervisor's last message (empty where it is gone) and the streams."""
         if not fields:
             self._supervisor.close()  # kills what is left of its group
-            fields = [b"ended", b"", b"supervisor-gone", b"-1", b"0", b"alive", b"released"]
-        _, code, reason, bwrap_status, duration_us, dead, state = fields
+            fields = [b"ended", b"", b"supervisor-gone", b"-1", b"0", b"alive", b"released", b"0"]
+        _, code, reason, bwrap_status, duration_us, dead, state, memory_peak = fields
         complete = [drain.finish() for drain in self._drains]
         stderr = self._stderr.result()
         setup_error = None
@@ -221,6 +221,7 @@ class Running:
             limits=self._limits,
             observations={
                 "bwrap_status": int(bwrap_status),
+                "memory_peak_bytes": int(memory_peak),
                 "stdout_complete": int(complete[0]),
                 "stderr_complete": int(complete[1]),
             },
@@ -244,6 +245,12 @@ class Running:
             else (": ".join(said[1:]) if said and said[0] == "failed" else complaint.rpartition("\n")[2])
             or "the supervisor is gone"
         )
+        if said[:2] == ["failed", "canary"]:
+            raise SandboxUnavailable(
+                f"the sandbox is not what was asked for: {said[2]}",
+                hint="hermeval doctor tries each part by itself",
+                code="sandbox-canary",
+            )
         if found is not None and found.host:
             raise SandboxUnavailable(f"{found.cause} ({what})", where=found.id, hint=found.cure)
         if found is not None:

@@ -147,7 +147,7 @@ class SandboxSpec(Value):
             lines.append(f"network: {count} at {ports}, served from outside; no route, no resolver")
         limits = self.limits
         lines.append(
-            f"limits: {limits.processes} processes, {limits.open_files} open files each, files up to {size(limits.file_bytes)}, no core dump"
+            f"limits: {limits.processes} processes, {limits.open_files} open files each, files up to {size(limits.file_bytes)}, {size(limits.memory_bytes)} of memory, no core dump"
         )
         lines.append(f"system calls: {describe_filter(self.seccomp)}")
         lines.append(f"environment: {', '.join(sorted(self.env)) or 'empty'}")

@@ -18,7 +18,7 @@ from sandbox.identity import Identity
 
 ROOT_BASE = Path("/run/hermeval")
 PROGRAM = "supervisor.py"
-PROGRAM_FILES = (PROGRAM, "roles.py", "box.py", "kernel.py", "listener.py", "procfs.py")
+PROGRAM_FILES = (PROGRAM, "roles.py", "box.py", "kernel.py", "listener.py", "procfs.py", "canary.py", "watchdog.py")
 _PREFIX = "hermeval-"
 
 

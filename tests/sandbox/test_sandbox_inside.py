@@ -151,9 +151,15 @@ def test_limits_are_set_and_read_back(run: Run) -> None:
         "rlimit",
         "rlimit",
         "tmpfs",
-        "none",
+        "watchdog",
     )
-    assert held.values == {"processes": 1024, "open_files": 4096, "file_bytes": 1 << 30, "core_bytes": 1}
+    assert held.values == {
+        "processes": 1024,
+        "open_files": 4096,
+        "file_bytes": 1 << 30,
+        "core_bytes": 1,
+        "memory_bytes": 4 << 30,
+    }
 
 
 def test_a_fork_bomb_is_bounded(run: Run) -> None:
