@@ -12,6 +12,7 @@ from typing import Any
 from runner.claude.case import Case, Outcome, answer_of
 from runner.claude.notes import notes_of
 from runner.claude.readings import bounded_json
+from runner.errors import RunnerError
 
 
 def attempt_row(case: Case, outcome: Outcome) -> dict[str, Any]:
@@ -48,6 +49,30 @@ def attempt_row(case: Case, outcome: Outcome) -> dict[str, Any]:
         "models": list(transcript.models),
         "exit_status": case.ending.exit_status,
         "notes": list(notes_of(case)),
+    }
+
+
+def error_row(error: RunnerError, *, fixture: str | None = None, path: str | None = None) -> dict[str, Any]:
+    """Return the row of something of which there is no attempt, or none that can be read: every key of the contract is there."""
+    return {
+        "id": None,
+        "path": path,
+        "fixture": fixture,
+        "verdict": "error",
+        "outcome": {
+            "kind": "error",
+            "code": error.code,
+            "message": error.message,
+            "hint": error.hint,
+            "where": error.where,
+        },
+        "skill_state": None,
+        "witnesses": {"transcript": None, "wire": None},
+        "checks": [],
+        "criteria": [],
+        "cost_usd": None,
+        "unscored_output": None,
+        "toolchain": {"claude": None, "node": None, "promptfoo": None},
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runner.cli.interrupt import INTERRUPTS
 from runner.errors import RunnerError
@@ -36,6 +36,21 @@ def print_answer(command: str, exit_code: int, fields: Mapping[str, object]) -> 
     finally:
         INTERRUPTS.hush()  # the last word is said
     return exit_code
+
+
+def print_results(
+    command: str, exit_code: int, results: Sequence[Mapping[str, object]], *, passed: int, measured: int
+) -> int:
+    """Print the object of a command that gives ``results``: the verdict that its exit code means, and how many were in order, could be looked at, and were begun (B11)."""
+    return print_answer(
+        command,
+        exit_code,
+        {
+            "verdict": ("pass", "fail", "error")[exit_code],
+            "summary": {"passed": passed, "measured": measured, "started": len(results)},
+            "results": list(results),
+        },
+    )
 
 
 def print_error(command: str, error: RunnerError, fields: Mapping[str, object]) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from runner.cli.answer import print_answer
+from runner.cli.answer import print_results
 from runner.cli.run import ROOT, default_out
 from runner.doctor import Check, Site, any_failed, examine
 from runner.text import visible
@@ -62,7 +62,8 @@ def command(folder: Path, out: Path | None, cache: Path | None, full: bool, as_j
     verdict = "runs cannot be had here" if exit_code else "this machine can run"
     click.echo(f"{verdict}: {', '.join(f'{number} {status}' for status, number in count.items())}", err=as_json)
     if as_json:
-        print_answer("doctor", exit_code, {"results": [check.as_json() for check in checks]})
+        rows = [check.as_json() for check in checks]
+        print_results("doctor", exit_code, rows, passed=count["ok"], measured=len(rows) - count["failed"])
     return exit_code
 
 

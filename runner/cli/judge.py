@@ -150,7 +150,7 @@ def _open(paths: list[Path], out: Path | None) -> tuple[list[dict[str, Any]], di
     """Return a row for each attempt, and by its number what can be judged."""
     from runner.bundle.reader import read_manifest
     from runner.bundle.version1 import is_version1
-    from runner.cli.story import failed_row
+    from runner.claude.row import error_row
     from runner.errors import NotJudged
     from runner.grade.judge import candidate_of
     from runner.grade.judge_saved import is_judge
@@ -168,7 +168,7 @@ def _open(paths: list[Path], out: Path | None) -> tuple[list[dict[str, Any]], di
             rows.append(dict(subject.row))
         except RunnerError as error:
             click.echo(visible(error.diagnostics(), newlines=True), err=True)
-            rows.append({**failed_row(None, error), "path": str(path)})
+            rows.append(error_row(error, path=str(path)))
     return rows, candidates
 
 

@@ -14,7 +14,7 @@ import click
 
 from runner.bundle.format import SUFFIX
 from runner.bundle.reader import read_manifest
-from runner.cli.answer import print_answer, print_error
+from runner.cli.answer import print_answer
 from runner.cli.run import default_out
 from runner.errors import InputMissing, RunnerError
 from runner.text import visible
@@ -29,14 +29,7 @@ def command(directory: Path | None, as_json: bool) -> int:
     """List the attempts that lie directly in DIR (default: where ``run`` writes them), by name. Their parts are not verified."""
     if directory is None:
         directory = default_out(dict(os.environ))  # noqa: TID251 -- commands are where the environment is read
-    try:
-        paths = _attempt_paths(directory)
-    except InputMissing as error:
-        if not as_json:
-            raise
-        click.echo(visible(error.diagnostics(), newlines=True), err=True)
-        return print_error("list", error, {"attempts": []})
-    rows = [_row(path) for path in paths]
+    rows = [_row(path) for path in _attempt_paths(directory)]
     exit_code = 2 if any("error" in row for row in rows) else 0
     _show(rows, directory, err=as_json)
     if as_json:

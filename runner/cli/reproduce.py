@@ -46,9 +46,11 @@ def command(attempts: tuple[Path, ...], as_json: bool) -> int:
         2 if any(row["verdict"] == "error" for row in rows) else int(any(row["verdict"] == "diverged" for row in rows))
     )
     if as_json:
-        from runner.cli.answer import print_answer
+        from runner.cli.answer import print_results
 
-        print_answer("reproduce", exit_code, {"results": rows})
+        words = [row["verdict"] for row in rows]
+        same = words.count("exact") + words.count("normalised")
+        print_results("reproduce", exit_code, rows, passed=same, measured=len(rows) - words.count("error"))
     return exit_code
 
 

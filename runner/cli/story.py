@@ -76,7 +76,9 @@ class Story:
     def failed(self, fixture: str, error: RunnerError) -> dict[str, Any]:
         """Tell a run of which nothing could be kept; return a row for it."""
         self._block([f"{fixture}: error, nothing kept", error.diagnostics()])
-        return failed_row(fixture, error)
+        from runner.claude.row import error_row
+
+        return error_row(error, fixture=fixture)
 
     def judging(self, step: str, facts: Mapping[str, Any]) -> None:
         """Progress port of the judges."""
@@ -152,23 +154,6 @@ def _tell(text: str, *, nl: bool = True) -> None:
     """Print for people; that nobody reads it any more ends no run."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(text, err=True, nl=nl)
-
-
-def failed_row(fixture: str | None, error: RunnerError) -> dict[str, Any]:
-    """Return the row of something of which there is no attempt, or none that can be read."""
-    return {
-        "id": None,
-        "path": None,
-        "fixture": fixture,
-        "verdict": "error",
-        "outcome": {"kind": "error", "code": error.code, "message": error.message, "hint": error.hint},
-        "skill_state": None,
-        "witnesses": {"transcript": None, "wire": None},
-        "checks": [],
-        "criteria": [],
-        "cost_usd": None,
-        "unscored_output": None,
-    }
 
 
 def graded_lines(row: Mapping[str, Any]) -> list[str]:

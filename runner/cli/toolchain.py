@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runner.cli.answer import print_answer, print_error
+from runner.cli.answer import print_error, print_results
 from runner.errors import RunnerError, ToolchainMissing
 from runner.text import visible
 
@@ -56,7 +56,11 @@ def verify_command(cache: Path | None, as_json: bool) -> int:
         click.echo(_line(check), err=as_json)
     exit_code = 2 if any(check.status == "broken" for check in checks) else 0
     if as_json:
-        print_answer("toolchain verify", exit_code, {"results": [_row(check) for check in checks]})
+        held = [check.status == "held" for check in checks]
+        known = [check.status != "unknown" for check in checks]
+        print_results(
+            "toolchain verify", exit_code, [_row(check) for check in checks], passed=sum(held), measured=sum(known)
+        )
     return exit_code
 
 

@@ -12,7 +12,7 @@ import click
 
 from runner.bundle.claims import CheckRecords, Claim, Recheck, Status, Verification, verify_attempt
 from runner.bundle.reader import Attempt
-from runner.cli.answer import print_answer
+from runner.cli.answer import print_results
 from runner.errors import RunnerError
 from runner.text import visible
 
@@ -54,7 +54,13 @@ def command(attempts: tuple[Path, ...], as_json: bool) -> int:
     for result in results:
         _show(result, err=as_json)
     if as_json:
-        print_answer("verify", exit_code, {"results": [_row(result) for result in results]})
+        print_results(
+            "verify",
+            exit_code,
+            [_row(result) for result in results],
+            passed=sum(result.exit_code == 0 for result in results),
+            measured=sum(result.error is None for result in results),
+        )
     return exit_code
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from runner.claude.row import error_row
 from runner.errors import GraderFault, NotJudged, ProfileUnknown, RunnerError
 from runner.grade.answers import CheckResult, DiagnosticResult
 from runner.grade.assertions import Criterion, ask, has_code, unjudged
@@ -199,37 +200,13 @@ def grade_attempts(
             following = next(pending, None)
             loading = None if following is None else pool.submit(_load, following)  # while this one is graded
             if isinstance(subject, RunnerError):
-                yield GradedAttempt(path, unreadable_row(path, subject), "error", None, None)
+                yield GradedAttempt(path, error_row(subject, path=str(path)), "error", None, None)
             else:
                 evaluation = grader.grade(subject)
                 saved = save_evaluation(evaluation, path, out) if save else None
                 row = {**evaluation.row(subject.row), "evaluation": None if saved is None else str(saved)}
                 yield GradedAttempt(path, row, evaluation.verdict, evaluation, saved)
             path = following
-
-
-def unreadable_row(path: Path, error: RunnerError) -> dict[str, Any]:
-    """Return the row of a file that is no attempt that can be graded."""
-    return {
-        "id": None,
-        "path": str(path),
-        "fixture": None,
-        "verdict": "error",
-        "outcome": {
-            "kind": "error",
-            "code": error.code,
-            "message": error.message,
-            "hint": error.hint,
-            "where": error.where,
-        },
-        "skill_state": None,
-        "witnesses": {"transcript": None, "wire": None},
-        "checks": [],
-        "criteria": [],
-        "cost_usd": None,
-        "unscored_output": None,
-        "toolchain": {"claude": None, "node": None, "promptfoo": None},
-    }
 
 
 def _load(path: Path) -> Subject | RunnerError:
