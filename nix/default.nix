@@ -63,5 +63,7 @@ in
     default = import ./shell.nix s;
   });
 
+  nixosModules.hardened-runner = import ./modules/hardened-runner.nix { inherit self; };
+
   formatter = eachSystem (s: s.program.formatter);
 }

@@ -1,0 +1,167 @@
+"""Tries an installed hardened runner, from where its users and its attempts stand; run as root after ``install``.
+
+Boundary: touches processes under other uids, the two sockets, /proc/sys, a temporary directory. Not here: what attempts see inside (``hermeval doctor``, which this has run in the unit).
+Rules: standard library only. A line is the result of doing the thing, never of reading a setting. Each refusal has its control: the same thing done by who may. Exit status 0 if
+all hold, else 2.
+
+    python3 -I -S /opt/hermeval/ci/runner/check.py [--json]
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import json
+import os
+import pwd
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RUN = Path("/run/hermeval-runner")
+KEY = Path("/etc/hermeval/provider-key")
+NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Line:
+    """One result. ``status`` is ``held`` or ``broken``; ``do`` says what to do about the latter."""
+
+    name: str
+    status: str
+    said: str
+    do: str = ""
+
+
+def attempt_as(uid: int, gid: int, groups: list[int], action: Callable[[], object]) -> int:
+    """Do ``action`` in a child process of another identity; return 0, or the errno that it was refused with (255: another failure)."""
+    child = os.fork()
+    if child == 0:
+        code = 255
+        try:
+            os.setgroups(groups)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            action()
+            code = 0
+        except OSError as error:
+            code = error.errno or 255
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def connect(path: Path) -> None:
+    """Connect to a Unix socket, and leave."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(10)
+        sock.connect(str(path))
+
+
+def refused_to_others(
+    name: str, action: Callable[[], object], may: tuple[int, int, list[int]], others: list[tuple[int, int, list[int]]]
+) -> Line:
+    """Say whether ``action`` works for who may and is refused with EACCES to the others."""
+    if code := attempt_as(*may, action):
+        return Line(
+            name, "broken", f"who may was refused: {errno.errorcode.get(code, code)}", "start install again as root"
+        )
+    for uid, gid, groups in others:
+        code = attempt_as(uid, gid, groups, action)
+        if code != errno.EACCES:
+            said = f"uid {uid}, groups {[gid, *groups]}: {errno.errorcode.get(code, code) if code else 'let through'}"
+            return Line(name, "broken", said, "look at the owner and mode of the file and of the folders above it")
+    return Line(name, "held", "works for who may, EACCES for the others")
+
+
+def check_sysctls(table: dict[str, Any], root: Path = Path("/proc/sys")) -> list[Line]:
+    """Compare the kernel's values with the table's."""
+    lines = []
+    for key, wanted, why in table["sysctl"]:
+        path = root / key.replace(".", "/")
+        held = path.read_text().strip() if path.exists() else None
+        good = held == wanted or (key.startswith("user.") and held is not None and int(held) > 0)
+        if held is None and key in {"dev.tty.legacy_tiocsti", "kernel.yama.ptrace_scope"}:
+            lines.append(Line(key, "held", f"this kernel does not have it ({why})"))
+        elif good or (key == "kernel.unprivileged_bpf_disabled" and held == "2"):
+            lines.append(Line(key, "held", f"{held}"))
+        else:
+            lines.append(Line(key, "broken", f"{held}, not {wanted}: {why}", f"sysctl -w '{key}={wanted}'"))
+    return lines
+
+
+def submit(*arguments: str) -> tuple[int, str, str]:
+    """Have the installed runner do something, as a member of the group that may."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(HERE / "submit.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def check_doctor() -> Line:
+    """Have ``hermeval doctor`` run where attempts run."""
+    code, out, errors = submit("--doctor")
+    if code == 0:
+        return Line("doctor in the unit", "held", "every check of hermeval doctor holds there")
+    return Line("doctor in the unit", "broken", (out + errors)[-1500:], "journalctl -u 'hermeval-eval@*' -n 50")
+
+
+def check_run() -> Line:
+    """Have the shipped fixture run, with its script for a provider."""
+    with tempfile.TemporaryDirectory() as out:
+        code, _, errors = submit(str(HERE.parent.parent / "fixtures"), "missing-account", "--out", out, "--no-grade")
+        if code == 0 and list(Path(out).glob("*.attempt")):
+            return Line("a run", "held", "measured, and its attempt arrived")
+    return Line("a run", "broken", errors[-1500:], "journalctl -u 'hermeval-eval@*' -n 50")
+
+
+def main() -> int:
+    """Do all checks and print them."""
+    if Path("/proc/1/comm").read_text().strip() != "systemd" or os.geteuid() != 0:
+        lines = [Line("systemd", "broken", "this is not root on a machine run by systemd", "run it there")]
+    else:
+        lines = _all()
+    if "--json" in sys.argv[1:]:
+        print(json.dumps({"schema_version": 1, "results": [asdict(line) for line in lines]}))
+    else:
+        for line in lines:
+            print(f"{line.status:<7} {line.name:<34} {line.said}" + (f"\n  do:    {line.do}" if line.do else ""))
+    return 0 if all(line.status == "held" for line in lines) else 2
+
+
+def _all() -> list[Line]:
+    table = json.loads((HERE / "options.json").read_text(encoding="utf-8"))
+    try:
+        run, holder = pwd.getpwnam("hermeval-eval"), pwd.getpwnam("hermeval-gate")
+        may_submit = grp.getgrnam("hermeval-submit").gr_gid
+    except KeyError as error:
+        return [Line("users", "broken", str(error), "start install again as root")]
+    nobody = (NOBODY, NOBODY, list[int]())
+    attempts = (run.pw_uid, run.pw_gid, list[int]())
+    submitter = (NOBODY, NOBODY, [may_submit])
+    lines = [
+        refused_to_others("eval.sock", lambda: connect(RUN / "eval.sock"), submitter, [nobody, attempts]),
+        *check_sysctls(table),
+    ]
+    if KEY.exists():
+        gate = (holder.pw_uid, holder.pw_gid, list[int]())
+        lines += [
+            refused_to_others("gate.sock", lambda: connect(RUN / "gate.sock"), attempts, [nobody, submitter]),
+            refused_to_others("provider key", KEY.read_bytes, (0, 0, []), [nobody, submitter, attempts, gate]),
+        ]
+    return [*lines, check_doctor(), check_run()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
