@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -162,3 +163,25 @@ def test_keep_copies_workspace_and_home_out(place: Place, tmp_path: Path) -> Non
         assert (again.code, again.object["error"]["code"]) == (2, "setting-invalid")
     assert set(place.out.glob("*.attempt")) == before, "nothing was run"
     assert sorted(path.name for path in (tmp_path / "held").iterdir()) == ["mine.txt"]
+
+
+def test_a_recipe_is_an_installed_skill_whose_reading_is_seen(place: Place) -> None:
+    """A fixture's recipe can be called like any skill, and its slots are in a request; without being named it is not there, whatever lies in the folder (B5)."""
+    shutil.copytree(ROOT / "fixtures" / "recipes" / "recipe-probe", place.folder / "recipes" / "recipe-probe")
+    rules = replies(
+        tool("Skill", "toolu_1", skill="workflow"), tool("Skill", "toolu_2", skill="recipe-probe"), text("probe-method")
+    )
+    place.case("with", rules, recipes=["recipe-probe"])
+    place.case("without", rules)
+    done = place.run("with", "without")
+    assert done.code == 0, done.stderr
+    states = {
+        row["fixture"]: {call["name"]: call["state"] for call in row["skill_calls"]} for row in done.object["attempts"]
+    }
+    assert states["with"] == {"workflow": "loaded", "recipe-probe": "loaded"}
+    assert states["without"] == {"workflow": "loaded", "recipe-probe": "failed"}
+    for row in done.object["attempts"]:
+        attempt = open_attempt(Path(row["path"]))
+        seen = any(b"Probe-handover: <name>" in exchange.request.body for exchange in attempt.exchanges())
+        assert seen == (row["fixture"] == "with")
+        assert attempt.has("skill-tree/recipe-probe/SKILL.md") == (row["fixture"] == "with")
