@@ -15,16 +15,28 @@ if [ -n "${HERMEVAL_CACHE:-}" ]; then
 elif [ "$EUID" -eq 0 ]; then
   cache=/var/cache/hermeval
 else
-  cache=${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/hermeval
+  cache=${XDG_CACHE_HOME:-${HOME:-}/.cache}/hermeval
 fi
 export HERMEVAL_CACHE=$cache
 unset PYTHONDONTWRITEBYTECODE # compiled modules go into the cache; without them every start compiles for a second
 
+json='' verb=''
+for word; do # the caller's arguments: with --json an error is one object on stdout here too
+  case $word in
+    --json) json=1 ;;
+    [a-z]*) [ -n "$verb" ] || verb=$(printf %s "$word" | tr -cd 'a-z-') ;;
+  esac
+done
+
 say() { printf 'hermeval: %s\n' "$*" >&2; }
 die() { # CODE MESSAGE HINT
   printf 'error[%s]: %s\n  do:    %s\n' "$1" "$2" "$3" >&2
+  [ -z "$json" ] || printf '{"schema_version": 1, "command": "%s", "exit_code": 2, "verdict": "error", "summary": {"passed": 0, "measured": 0, "started": 0}, "attempts": [], "results": [], "error": {"code": "%s", "message": "%s", "where": "set-up", "hint": "%s"}}\n' "$verb" "$1" "$(escape "$2")" "$(escape "$3")"
   exit 2
 }
+escape() { printf '%s' "$1" | LC_ALL=C tr -cd '\040-\176' | sed 's/[\\"]/\\&/g'; }
+
+[ "$cache" != /.cache/hermeval ] || die home-missing "there is no place for the tools: HOME is not set." "set HOME, XDG_CACHE_HOME or HERMEVAL_CACHE"
 
 case "$(uname -s)-$(uname -m)" in
   Linux-x86_64) system=x86_64-linux ;;

@@ -13,13 +13,24 @@ from typing import Any
 
 import click
 
+from runner.errors import SettingInvalid
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def default_out(environ: dict[str, str]) -> Path:
-    """Return where attempts lie unless ``--out`` says otherwise: below the user's state directory, since a checkout may be read-only."""
-    state = environ.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path(environ.get("HOME") or "/nonexistent") / ".local" / "state"
+    """Return where attempts lie unless ``--out`` says otherwise: below the user's state directory, since a checkout may be read-only.
+
+    Raises: SettingInvalid where the environment names no such place.
+    """
+    state, home = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
+    if state.startswith("/"):
+        base = Path(state)
+    elif home.startswith("/"):
+        base = Path(home) / ".local" / "state"
+    else:
+        hint = "name a directory for attempts, or set HOME"
+        raise SettingInvalid("neither XDG_STATE_HOME nor HOME is an absolute path", where="the environment", hint=hint)
     return base / "hermeval" / "attempts"
 
 
