@@ -235,6 +235,8 @@ def fixture_paths(request: Request) -> list[Path]:
         if not path.is_file():
             known = ", ".join(sorted(file.stem for file in request.folder.glob("*.json")))
             raise InputMissing(f"there is no fixture {name!r}", where=str(path), hint=f"known here: {known or 'none'}")
+        if any(path.samefile(other) for other in paths):
+            raise SettingInvalid(f"the fixture {name!r} is named twice", where=str(path), hint="use --repeat N")
         paths.append(path)
     return paths
 

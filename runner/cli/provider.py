@@ -85,6 +85,8 @@ def make_source(choice: Choice, script_name: str, key: str | None) -> tuple[Prov
     from runner.plan import Provider
 
     if choice.provider == "anthropic":
+        if choice.script is not None:
+            raise SettingInvalid("--script goes with --provider scripted", where="--provider anthropic")
         from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL, AnthropicUpstream
 
         base_url = choice.base_url or DEFAULT_BASE_URL

@@ -85,6 +85,8 @@ def test_results_have_every_key(capsys: pytest.CaptureFixture[str], garbage: str
         *(["run", "nope"], ["run", "--fixtures", "/nonexistent"], ["run", "missing-account", "--max-usd", "NaN"]),
         *(["run", "missing-account", "--model", ""], ["run", "--repeat", "9" * 40], ["run", "--nope"]),
         *(["show"], ["show", "/nonexistent"]),
+        ["run", "missing-account", "--provider", "anthropic", "--key-file", __file__, "--script", "x"],
+        ["run", "missing-account", str(ROOT / "fixtures" / "missing-account.json")],
         *(["verify"], ["list", "/nonexistent"], ["replay", "/dev"], ["replay"], ["judge"]),
         ["judge", "/dev"],
         *(["reproduce"], ["report", "/nonexistent", "-o", "/nonexistent/page.html"]),
