@@ -251,7 +251,7 @@ def story(row: Mapping[str, Any]) -> list[str]:
 
 
 def _vote_story(vote: Mapping[str, Any]) -> list[str]:
-    model = f"{vote['model']['asked']} -> {', '.join(vote['model']['wire']) or 'none asked'}"
+    model = f"{vote['model']['asked']} ({vote['provider'] or 'no run'}) -> {', '.join(vote['model']['wire']) or 'none asked'}"
     said = {item["id"]: "met" if item["met"] else "not met" for item in vote["criteria"]}
     told = ", ".join(f"{name} {word}" for name, word in said.items()) or f"judge-error: {vote['error']['cause']}"
     return [f"  vote {vote['vote']:<5} {model}: {told}", f"             {vote['path'] or 'no attempt was kept'}"]

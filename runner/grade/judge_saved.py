@@ -54,6 +54,7 @@ def conclude(plan: JudgePlan, assessment: Assessment, exchanges: Iterable[Exchan
         raw_answer=said if isinstance(said, str) else assessment.answer,
         plan_sha256=plan.sha256,
         cost_usd=assessment.row["cost_usd"],
+        provider=plan.provider.kind,
     )
     if outcome.kind == "measured":
         fault = _isolation_fault(plan, sent) or (said if isinstance(said, JudgeFault) else None)

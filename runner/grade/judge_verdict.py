@@ -55,6 +55,8 @@ class Judgement:
     path: str | None = None
     plan_sha256: str | None = None
     cost_usd: float | None = None
+    provider: str | None = None
+    """Who answered: ``scripted``, ``anthropic`` or ``recorded``, as the judge's plan says; None where there was no plan."""
 
     def __post_init__(self) -> None:
         """Hold the one rule: votes or a fault."""
@@ -68,6 +70,7 @@ class Judgement:
             "output_sha256": self.output_sha256,
             "vote": self.vote,
             "model": {"asked": self.model, "wire": list(self.models_wire)},
+            "provider": self.provider,
             "criteria": [vote.as_json() for vote in self.criteria],
             "error": None if self.error is None else self.error.as_json(),
             "raw_answer": self.raw_answer,

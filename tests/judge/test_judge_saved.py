@@ -107,6 +107,7 @@ def test_a_good_answer_is_a_judgement(plan: JudgePlan) -> None:
     """Criteria as they were said, bound to the worker's attempt and output, with the plan's digest and the model on the wire."""
     assessment, judgement = judged(plan, transcript((GOOD,)), exchange(plan, GOOD))
     assert (judgement.criteria, judgement.error) == (MET, None)
+    assert judgement.as_json()["provider"] == plan.provider.kind
     assert (judgement.attempt_id, judgement.output_sha256) == (plan.judged.attempt, plan.judged.output_sha256)
     assert (judgement.model, judgement.models_wire) == ("sonnet", ("claude-sonnet-5-5",))
     assert (judgement.plan_sha256, judgement.raw_answer) == (plan.sha256, GOOD)
