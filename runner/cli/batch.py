@@ -228,7 +228,7 @@ def fixture_paths(request: Request) -> list[Path]:
         if not found:
             raise InputMissing("there is no fixture", where=str(request.folder), hint="name the folder with --fixtures")
         return found
-    paths = []
+    paths: list[Path] = []
     for name in request.names:
         is_path = "/" in name or name.endswith(".json")
         path = Path(name) if is_path else request.folder / f"{name}.json"
