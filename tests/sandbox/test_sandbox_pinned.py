@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +15,12 @@ from sandbox.check import check_spec
 from sandbox.errors import SandboxUnavailable, SpecInvalid
 from sandbox.pinned import Pins, parse_pins, read_pins
 from sandbox.process import Host
-from sandbox.programs import Libraries, program_binds, read_needs
-from sandbox.rootfs import HOST, NIX, Rootfs, find_rootfs, host_rootfs, parse_description, read_rootfs
+from sandbox.rootfs import HOST, NIX, find_rootfs, host_rootfs, parse_description, read_rootfs
 from sandbox.running import run_once
 from sandbox.spec import RoBind, Symlink
 from sandbox.view import build_view
+from tests.sandbox.closures import HASH, INSIDE, LIBC, STORE, MadeClosure, made_closure
 
-STORE = "/nix/store"
-HASH = "sha256-" + base64.b64encode(bytes(32)).decode()
 PINS: dict[str, Any] = {
     "schema_version": 1,
     "system": "x86_64-linux",
@@ -175,52 +168,11 @@ def test_a_checkout_uses_the_host() -> None:
     assert find_rootfs() == host_rootfs()
 
 
-@dataclass(frozen=True)
-class MadeClosure:
-    """A closure of two paths, made of this host's shell, cat, ls and C library, and where their files really lie."""
-
-    description: dict[str, Any]
-    files: Path
-
-    def rootfs(self) -> Rootfs:
-        """Read the description, and take the files from where they lie."""
-        found = parse_description(encoded(self.description))
-        assert found is not None
-        mounts = [
-            mount.model_copy(update={"source": str(self.files / Path(mount.source).name)})
-            if isinstance(mount, RoBind)
-            else mount
-            for mount in found.mounts
-        ]
-        return Rootfs(found.kind, tuple(mounts), found.identity)
-
-
 @pytest.fixture
 def closure() -> Iterator[MadeClosure]:
-    """The closure; the directory of its libraries is linked, since Debian's loader looks there. The run uid can read it."""
-    with tempfile.TemporaryDirectory(prefix="store-", dir="/tmp") as made:
-        files = Path(made)
-        files.chmod(0o755)
-        libc, inside = f"{'1' * 32}-libc", f"{'2' * 32}-inside"
-        for directory in (files / libc / "lib", files / inside / "bin", files / f"{'3' * 32}-other"):
-            directory.mkdir(parents=True)
-        loader = read_needs(Path("/bin/sh").resolve()).loader
-        assert loader is not None
-        for program in ("sh", "cat", "ls"):
-            real = Path("/bin", program).resolve()
-            for bind in program_binds([(real, f"/program/{program}")], libraries=Libraries()):
-                place = files / (f"{inside}/bin" if bind.target.startswith("/program/") else f"{libc}/lib")
-                target = place / Path(bind.target).name
-                if not target.exists():
-                    shutil.copyfile(bind.source, target)
-                    target.chmod(0o555)
-        links = {
-            "/bin": f"{STORE}/{inside}/bin",
-            "/usr/bin": f"{STORE}/{inside}/bin",
-            loader: f"{STORE}/{libc}/lib/{Path(loader).name}",
-            f"/lib/{os.uname().machine}-linux-gnu": f"{STORE}/{libc}/lib",
-        }
-        yield MadeClosure(description(links=links, closure={f"{STORE}/{libc}": HASH, f"{STORE}/{inside}": HASH}), files)
+    """A closure with a shell, cat and ls."""
+    with made_closure(["sh", "cat", "ls"]) as made:
+        yield made
 
 
 def test_programs_run_on_a_closure_and_see_nothing_else(host: Host, closure: MadeClosure) -> None:
@@ -233,7 +185,7 @@ def test_programs_run_on_a_closure_and_see_nothing_else(host: Host, closure: Mad
     ended, out = run_once(host, spec)
     assert ended.exit_status == 0, ended.stderr
     store, top, usr, maps = out.decode().split("--\n", 3)
-    assert store.split() == [f"{'1' * 32}-libc", f"{'2' * 32}-inside"]
+    assert store.split() == [LIBC, INSIDE]
     assert set(top.split()) - {"lib64"} == {
         "bin",
         "dev",
