@@ -81,6 +81,7 @@ class Box:
         self.poll = select.poll()
         self.filtered = False  # a system call filter is expected
         self.view = -1  # the sandbox's /proc, for the watchdog
+        self.places: list[int] = []  # its sized mounts
         self.memory_bytes = 0
         self.memory_peak = 0
 
@@ -206,6 +207,7 @@ class Box:
         self.memory_bytes = int(request.get(b"memory_bytes", [b"0"])[0])
         self.view = watchdog.open_view(self.child) if self.memory_bytes else -1
         if self.view >= 0:
+            self.places = watchdog.open_places(self.child, request.get(b"writable", []))
             read_back.append(b"memory_bytes=%d" % self.memory_bytes)
         fields = [b"held", b"%d" % ((time.monotonic() - self.started) * 1e6), *read_back]
         rights = b"".join(handle.to_bytes(4, sys.byteorder) for handle in handles)
@@ -241,7 +243,8 @@ class Box:
 
     def weigh(self) -> None:
         """End a sandbox that takes more memory than it may."""
-        used = watchdog.used_bytes(self.view)
+        used = watchdog.inode_bytes(self.places)
+        used += watchdog.used_bytes(self.view, self.memory_bytes - used)
         self.memory_peak = max(self.memory_peak, used)
         if used > self.memory_bytes and self.alive:
             self.reason = self.reason or b"memory-limit"

@@ -1,8 +1,8 @@
 """How much memory a sandbox takes: the tier for hosts that give no cgroup. Part of the supervisor's program.
 
 Boundary: reads the sandbox's own /proc through a handle from outside. Standard library only; imported by box.py from the directory it lies in.
-Rules: counted are private and shared memory of every process, what is swapped out, and memory files that somebody has open; a page that several have mapped counts for each, so the sum errs to
-the upper side. Sized tmpfs mounts are bounded by themselves. A process that ends while it is read counts nothing.
+Rules: counted are private and shared memory of every process, what is swapped out, and memory files that somebody has open; a page that several have mapped counts for each in the quick sum, and by
+its share in the exact one, which is slow and made only where the quick one is too much. Sized tmpfs mounts are bounded by themselves. A process that ends while it is read counts nothing.
 """
 
 # ruff: noqa: PTH123 - importing pathlib would double the start-up time
@@ -15,7 +15,10 @@ else:
 
 PERIOD_S = 0.25
 COUNTED = (b"RssAnon", b"RssShmem", b"VmSwap")
+SHARES = (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")
 BLOCK = 512
+INODE = 1024
+"""About what an empty file costs (facts/sandbox.md §2, 48)."""
 
 
 def open_view(pid: int) -> int:
@@ -30,28 +33,50 @@ def open_view(pid: int) -> int:
     return -1
 
 
-def used_bytes(view: int) -> int:
-    """Return how much memory the sandbox's processes take."""
+def open_places(pid: int, paths: "list[bytes]") -> "list[int]":
+    """Return handles of the sandbox's sized mounts. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return [os.open(b"/proc/%d/root%s" % (pid, path), flags) for path in paths if path not in (b"/", b"/dev")]
+
+
+def used_bytes(view: int, limit: int) -> int:
+    """Return how much memory the sandbox's processes take; exactly, where that might be more than the limit."""
     total = 0
     files: dict[int, int] = {}
-    for name in os.listdir(view):
-        if name.isdigit():
-            total += process_bytes(view, name)
-            memory_files(view, name, files)
+    names = [name for name in os.listdir(view) if name.isdigit()]
+    for name in names:
+        total += sum_of(view, f"{name}/status", COUNTED) or 0
+        memory_files(view, name, files)
+    if total + sum(files.values()) > limit:
+        total = sum(exact_bytes(view, name) for name in names)
     return total + sum(files.values())
 
 
-def process_bytes(view: int, name: str) -> int:
-    """Return one process's memory."""
+def inode_bytes(places: "list[int]") -> int:
+    """Return the kernel's memory for what lies in tmpfs mounts, which their sizes do not count."""
+    facts = [os.statvfs(place) for place in places]
+    return sum((fact.f_files - fact.f_ffree) * INODE for fact in facts)
+
+
+def exact_bytes(view: int, name: str) -> int:
+    """Return a process's memory with its share of what it shares; of the CLI, which cannot be looked into, the quick sum."""
+    share = sum_of(view, f"{name}/smaps_rollup", SHARES)
+    if share is None:
+        share = sum_of(view, f"{name}/status", COUNTED)
+    return share or 0
+
+
+def sum_of(view: int, path: str, labels: "tuple[bytes, ...]") -> "int | None":
+    """Return the sum of some fields of a file, in bytes; None where it cannot be read."""
     total = 0
     try:
-        with open(os.open(f"{name}/status", os.O_RDONLY | os.O_CLOEXEC, dir_fd=view), "rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=view), "rb") as file:
             for line in file:
                 label, _, value = line.partition(b":")
-                if label in COUNTED:
+                if label in labels:
                     total += int(value.split()[0]) * 1024
     except OSError:
-        return 0
+        return None
     return total
 
 

@@ -14,7 +14,9 @@ HERE = Path(__file__).resolve().parent
 UID = 1001
 
 
-@pytest.mark.parametrize("module", ["inside", "endings", "listener", "lifetime", "collect", "doctor", "canary"])
+@pytest.mark.parametrize(
+    "module", ["inside", "endings", "listener", "lifetime", "collect", "doctor", "canary", "probes"]
+)
 def test_an_ordinary_user_gets_the_same(module: str) -> None:
     """A root caller's drop is not what makes it work: everything holds for a caller that never was root."""
     if os.getuid() != 0:
