@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runner.claude.transcript import TranscriptParser
-from runner.errors import GateError, RunnerError, SandboxFailure, SimulatorUnavailable
+from runner.errors import GateError, SandboxFailure, SimulatorUnavailable
 from runner.gate.server import Gate, GateRecord
 from runner.gate.upstreams import Upstream
 from runner.plan import RunPlan, sandbox_spec
 from runner.run_facts import RunFacts, SetupFacts
 from runner.skills import SkillTree, unchanged
 from runner.toolchain import AgentToolchain
-from sandbox.errors import SandboxError
+from sandbox.errors import CollectFailed, SandboxError
 from sandbox.process import Host, Supervisor, supervise
 from sandbox.rootfs import Rootfs, find_rootfs
 from sandbox.running import Ended, Running, start
@@ -204,7 +204,7 @@ def _work(
                 seen.ended = ended
                 tell("ended", {"duration_s": ended.duration_s})
                 _conclude(ended, plan, seen)
-                _collect(terms, running, ended, seen)
+                _collect(terms, running, ended, seen, tell)
             finally:
                 try:
                     if simulator is not None:
@@ -335,7 +335,7 @@ def _conclude(ended: Ended, plan: RunPlan, seen: Seen) -> None:
     seen.run = RunFacts(**facts)
 
 
-def _collect(terms: Terms, running: Running, ended: Ended, seen: Seen) -> None:
+def _collect(terms: Terms, running: Running, ended: Ended, seen: Seen, tell: Tell) -> None:
     """Read the workspace, only now that pid 1 of the sandbox is dead, and copy it out where that was asked for."""
     from sandbox.collect import collect, export
     from sandbox.view import HOME, WORKSPACE
@@ -344,12 +344,15 @@ def _collect(terms: Terms, running: Running, ended: Ended, seen: Seen) -> None:
     if not ended.dead:
         seen.run = seen.run.model_copy(update={"workspace_unread": True})
         return
-    seen.workspace = collect(running.handle(WORKSPACE), Caps(entries=10_000))  # a bundle holds 20,000 parts
+    try:
+        seen.workspace = collect(running.handle(WORKSPACE), Caps(entries=10_000))  # a bundle holds 20,000 parts
+    except CollectFailed:
+        seen.run = seen.run.model_copy(update={"workspace_unread": True})
     if terms.keep_dir is not None:
         try:
             for name, path in (("workspace", WORKSPACE), ("home", HOME)):
                 export(running.handle(path), terms.keep_dir / name)
-        except OSError as error:
-            raise RunnerError(
-                f"--keep: {error}", where=str(terms.keep_dir), hint="name a new or empty directory", code="keep-failed"
-            ) from error
+        except (OSError, CollectFailed) as error:
+            tell(
+                "keep-failed", {"where": str(terms.keep_dir), "why": str(error)}
+            )  # the attempt itself was paid for, and is kept

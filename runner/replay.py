@@ -14,7 +14,7 @@ from typing import Any
 from runner.bundle.format import SUFFIX
 from runner.bundle.reader import open_attempt, read_manifest
 from runner.canonical import sha256_hex
-from runner.errors import BundleCorrupt, BundleError, InputMissing
+from runner.errors import BundleCorrupt, BundleError, InputMissing, NotJudged
 from runner.grade.grading import GradedAttempt, Grader, grade_attempts
 from runner.grade.judge_saved import is_judge, read_judgement, stored_judge_plan
 from runner.grade.judge_verdict import Judgement, Rule
@@ -59,7 +59,19 @@ class JudgementIndex:
                 raise BundleCorrupt("the manifest names another attempt than the plan", where=str(path))
             if stored_judge_plan(open_attempt(path)).rubric == subject.fixture.rubric:
                 found.append(judgement)
+        refuse_strangers(subject.row.get("provider"), found)
         return sorted(found, key=lambda judgement: (judgement.vote, judgement.judge_attempt_id or ""))
+
+
+def refuse_strangers(provider: object, judgements: Sequence[Judgement]) -> None:
+    """Refuse scripted votes on a live provider's output: a script beside an attempt would decide what a model was paid to decide. Raises: NotJudged."""
+    scripted = [judgement for judgement in judgements if judgement.provider != "anthropic"]
+    if provider == "anthropic" and scripted:
+        raise NotJudged(
+            f"{len(scripted)} of the votes beside this live attempt are not a live judge's",
+            where=str(scripted[0].path or ""),
+            hint="move the scripted judges' attempts away, and judge with --provider anthropic",
+        )
 
 
 def replay(paths: Sequence[Path], host: Host, settings: ReplaySettings) -> Iterator[GradedAttempt]:

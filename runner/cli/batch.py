@@ -107,7 +107,10 @@ def _run_all(
                 wait(futures)
             rows = [future.result() for future in futures if future.exception() is None]
             if desk is not None and not cancelled.is_set():
-                rows = desk.finish(rows, story, cancelled)
+                try:
+                    rows = desk.finish(rows, story, cancelled)
+                except RunnerError as error:
+                    return story.ungraded(rows, error)
     except Interrupted as stop:
         return story.interrupted([future.result() for future in futures if future.exception() is None], str(stop))
     for future in futures:

@@ -134,6 +134,11 @@ def default_out(environ: dict[str, str]) -> Path:
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")
 def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Run each FIXTURE (an id, or a path to a file), or all of the folder where none is named."""
+    if options["no_grade"] or options["no_judge"]:
+        given = click.get_current_context().get_parameter_source
+        loose = [f"--{name}" for name in ("votes", "rule") if given(name) is click.core.ParameterSource.COMMANDLINE]
+        if loose:
+            raise click.UsageError(f"{' and '.join(loose)} say how votes count, and nothing is judged here")
     from runner.cli.batch import Request, prepare, run_batch
     from runner.cli.grading import GradingChoice
     from runner.cli.story import Story

@@ -59,6 +59,8 @@ class Story:
                     for found in facts["findings"]
                 ):
                     self._block([finding])
+            elif step == "keep-failed":
+                self._block([f"{place}{fixture}: warning[keep-failed]: {facts['where']}: {facts['why']}"])
             elif step == "started":
                 self._progress(f"{place}{fixture}: the CLI runs (sandbox up in {facts['setup_s'] * 1e3:.0f} ms)")
             elif step == "first-event":
@@ -101,6 +103,11 @@ class Story:
         what = f"interrupted by {signal}; nothing of what was under way is kept"
         error = RunnerError(what, hint="finished attempts are kept", code="interrupted")
         self._block([error.diagnostics()])
+        return self._finish(rows, {"verdict": "error", "exit_code": 2, "error": error.as_json()})
+
+    def ungraded(self, rows: list[dict[str, Any]], error: RunnerError) -> int:
+        """As ``finish``, where attempts were kept and nothing could be graded; the exit code is 2."""
+        self._block([error.diagnostics(), "  the attempts are kept; grade them with hermeval replay"])
         return self._finish(rows, {"verdict": "error", "exit_code": 2, "error": error.as_json()})
 
     def _finish(self, rows: list[dict[str, Any]], changes: Mapping[str, Any]) -> int:
