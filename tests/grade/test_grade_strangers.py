@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.errors import NotJudged
-from runner.grade.judge_verdict import Judgement
+from runner.grade.judge_verdict import JudgeFault, Judgement
 from runner.replay import refuse_strangers
 
 
@@ -17,8 +17,7 @@ def vote(provider: str) -> Judgement:
         "output_sha256": "b" * 64,
         "vote": 1,
         "model": "sonnet",
-        "criteria": (),
-        "error": None,
+        "error": JudgeFault("no-result", "none", ""),
     }
     return Judgement(**fields, provider=provider)
 
