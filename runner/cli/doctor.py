@@ -1,6 +1,6 @@
 """``hermeval doctor``: try on this host each thing that a run needs, and name causes and cures.
 
-Boundary: prints; reads the environment and the clock. Not here: the checks (runner/doctor, sandbox/doctor.py), the probe suite.
+Boundary: prints; reads the environment and the clock. Not here: the checks (runner/doctor, sandbox/doctor.py), the probe suite (probes.py).
 Rules: exit status 0 where nothing failed, degraded or not; 2 otherwise. A line is told as soon as it is known.
 """
 
@@ -35,13 +35,23 @@ from runner.text import visible
 )
 @click.option("--cache", type=click.Path(path_type=Path), metavar="DIR", help="The toolchain cache.")
 @click.option("--full", is_flag=True, help="Do a whole scripted run with the real CLI too (some seconds).")
+@click.option(
+    "--probes",
+    is_flag=True,
+    help="Try instead what a hostile skill would: 78 probes, each with its control (a minute).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(folder: Path, out: Path | None, cache: Path | None, full: bool, as_json: bool) -> int:
+def command(folder: Path, out: Path | None, cache: Path | None, full: bool, probes: bool, as_json: bool) -> int:
     """Try every thing that a run needs, for real, and say for each that fails why, and what to do.
 
     Nothing is left behind, no model call is made, nothing is paid. Exit status 0 if nothing failed, else 2.
+    With ``--probes``: 0 if every probe came to what it must, and every control worked.
     """
     environ = dict(os.environ)  # noqa: TID251 -- commands are where the environment is read
+    if probes:
+        from runner.cli.probes import try_probes
+
+        return try_probes(environ, as_json=as_json)
     runtime = environ.get("XDG_RUNTIME_DIR")
     site = Site(
         cache_root=cache or _cache_root(environ),

@@ -16,8 +16,7 @@ from sandbox.probes.trying import TABLE, Site
 if TYPE_CHECKING:
     from sandbox.process import Host
 
-assert lifetime.victim
-assert outside.BOMBS  # both have entered their probes
+assert (lifetime.GONE_S, len(outside.BOMBS)) > (0, 0)  # both have entered their probes
 NUMBERS = sorted(probe.number for probe, _ in TABLE)
 
 
