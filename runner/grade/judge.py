@@ -21,14 +21,14 @@ from runner.envelope import Fixture, check_settings
 from runner.errors import NotJudged, RunnerError, SettingInvalid
 from runner.gate.upstreams import Upstream
 from runner.grade.judge_plan import MAX_VOTES, JudgeOptions, build_judge_plan
-from runner.grade.judge_saved import conclude
-from runner.grade.judge_verdict import JudgeFault, Judgement
-from runner.grade.subject import Subject
 from runner.plan import Provider
 from runner.skills import stage
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # and late where used: a command looks for its judges before it runs anything, and needs no more of this room by then
     from pydantic import JsonValue
+
+    from runner.grade.judge_verdict import Judgement
+    from runner.grade.subject import Subject
 
 Source = tuple[Provider, Callable[[], Upstream]]
 """Who answers, as it stands in the plan, and what makes the upstream of one run."""
@@ -138,6 +138,8 @@ def judge_once(
     cancelled: threading.Event,
 ) -> Judgement:
     """Run one vote and keep its attempt. Raises: Cancelled."""
+    from runner.grade.judge_saved import conclude
+
     provider, upstream = source
     job = _Job(upstream, candidate.out, terms.real_key)
     record: dict[str, JsonValue] = machine.toolchain.as_record()  # type: ignore[assignment]  # a JSON value, told as objects
@@ -176,6 +178,8 @@ def _unkept(
     candidate: Candidate, vote: int, model: str | None, judgement: Judgement | None, error: RunnerError
 ) -> Judgement:
     """Return the judgement of a vote whose attempt could not be made or kept: a fault, since nobody could check it."""
+    from runner.grade.judge_verdict import JudgeFault, Judgement
+
     return Judgement(
         attempt_id=candidate.attempt_id,
         output_sha256=candidate.output_sha256,

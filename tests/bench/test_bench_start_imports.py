@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.bench.rig import child_environment
+from tests.bench.rig import FIXTURE, child_environment
 
 _LATE = (
     "aiohttp",
@@ -20,38 +20,44 @@ _LATE = (
     "runner.assess",
     "runner.bundle.writer",
     "runner.gate.serving",
-    "runner.grade",
+    "runner.grade.grading",
+    "runner.grade.judge_saved",
+    "runner.grade.promptfoo",
+    "runner.grade.subject",
     "runner.kept",
     "runner.report",
     "runner.simulate.contract",
     "runner.simulate.server",
 )
 _PROGRAM = """
-import json, sys, threading
-from pathlib import Path
-from runner.attempt import Cancelled, run_attempt
-import runner.cli.run
-from tests.bench.rig import make_job, this_machine
+import json, os, signal, sys
+from runner.cli import main
+from runner.cli.story import Story
 
-cancelled = threading.Event()
+teller = Story.teller
 
-def tell(step, facts):
-    if step == "started":
-        print(json.dumps(sorted(sys.modules)))
-        cancelled.set()
+def asked_too(story, *arguments):
+    tell = teller(story, *arguments)
 
-try:
-    run_attempt(make_job("base-url", Path(sys.argv[1])), this_machine(), tell=tell, cancelled=cancelled)
-except Cancelled:
-    pass
+    def told(step, facts):
+        if step == "started":
+            print(json.dumps(sorted(sys.modules)))
+            os.kill(os.getpid(), signal.SIGTERM)
+        tell(step, facts)
+
+    return told
+
+Story.teller = asked_too
+main()
 """
 
 
 def test_a_run_starts_without_what_it_needs_later(tmp_path: Path) -> None:
-    """When the CLI is released, in base-URL mode, the gate's server, what judges and keeps the run, and what grades and reports it are not imported yet."""
-    argv = [sys.executable, "-P", "-c", _PROGRAM, str(tmp_path)]
-    done = subprocess.run(argv, env=child_environment(), cwd="/", stdout=subprocess.PIPE, check=True, timeout=120)
+    """When ``hermeval run`` releases the CLI in base-URL mode, the gate's server, what judges and keeps the run, and what judges, grades and reports outputs are not imported yet."""
+    argv = [sys.executable, "-P", "-c", _PROGRAM, "run", FIXTURE, "--gate-mode", "base-url", "--out", str(tmp_path)]
+    done = subprocess.run(argv, env=child_environment(), cwd="/", stdout=subprocess.PIPE, check=False, timeout=120)
+    assert done.returncode == 2
     loaded = set(json.loads(done.stdout))
-    assert {"pydantic", "runner.conduct", "runner.gate.server", "sandbox.running"} <= loaded
+    assert {"pydantic", "runner.cli.grading", "runner.gate.server", "sandbox.running"} <= loaded
     assert loaded.isdisjoint(_LATE), sorted(loaded & set(_LATE))
-    assert not list(tmp_path.iterdir()), "a cancelled run keeps nothing"
+    assert not list(tmp_path.iterdir()), "an ended run keeps nothing"
