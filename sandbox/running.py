@@ -9,7 +9,9 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -117,6 +119,7 @@ class Running:
         self._ended: Ended | None = None
         self._handles: dict[str, int] = {}
         self.further = []
+        self._pid1 = -1
         self._setup_s = 0.0
         self._limits = HeldLimits()
         self._stderr = Ends(stderr_cap)
@@ -142,6 +145,7 @@ class Running:
             self._raise_failure(fields)
         self._setup_s = int(fields[1]) / 1e6
         self._limits = held_limits(self._spec.limits, parse_limits(fields[2:]))
+        self._pid1 = descriptors.pop(0)
         if self._spec.network is not None:
             self.listener = socket.socket(fileno=descriptors.pop(0))
         self.further = [socket.socket(fileno=descriptors.pop(0)) for _ in self._spec.further]
@@ -186,6 +190,10 @@ class Running:
     def close(self) -> None:
         """End the sandbox if it lives, let go of the handles (their memory is freed), remove the staging directory. May be called again."""
         self._supervisor.close()
+        self._kill_pid1()
+        if self._pid1 >= 0:
+            os.close(self._pid1)
+            self._pid1 = -1
         while self._drains:
             self._drains[-1].finish()
             self._drains.pop()
@@ -196,10 +204,17 @@ class Running:
         while self.further:
             self.further.pop().close()
 
+    def _kill_pid1(self) -> None:
+        """End the sandbox without the supervisor, which may have been killed; without effect on one that is dead."""
+        if self._pid1 >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pid1, signal.SIGKILL)
+
     def _conclude(self, fields: list[bytes]) -> Ended:
         """Make the value from the supervisor's last message (empty where it is gone) and the streams."""
         if not fields:
             self._supervisor.close()  # kills what is left of its group
+            self._kill_pid1()
             fields = [b"ended", b"", b"supervisor-gone", b"-1", b"0", b"alive", b"released", b"0"]
         _, code, reason, bwrap_status, duration_us, dead, state, memory_peak = fields
         complete = [drain.finish() for drain in self._drains]

@@ -4,7 +4,7 @@ Boundary: a program, never imported. roles.py, box.py, kernel.py, listener.py an
 start lies on every run's path. For the same reason they import ``posix``, which is built in and is what ``os`` is made of, and this file is short: only imported
 modules are kept compiled.
 Messages are SEQPACKET datagrams of NUL-separated fields; the first is the verb. In: ``start`` (with descriptors; the first is a file of NUL-terminated ``key=value``
-fields), ``release``, ``kill REASON``. Out: ``refused TEXT``, ``held SETUP-US LIMIT=VALUE…`` (with descriptors: listeners, handles), ``failed STEP TEXT``,
+fields), ``release``, ``kill REASON``. Out: ``refused TEXT``, ``held SETUP-US LIMIT=VALUE…`` (with descriptors: pid 1, listeners, handles), ``failed STEP TEXT``,
 ``ended EXIT-CODE REASON BWRAP-STATUS DURATION-US dead|alive released|held``. running.py is the other end.
 """
 
