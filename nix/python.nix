@@ -40,7 +40,8 @@ let
     in
     {
       inherit wheels;
-      # Wheels of compiled code look for libstdc++ and libgcc_s where a distribution has them; here they are told where to look.
+      # Some wheels of compiled code look for libstdc++ or libgcc_s where a distribution has them: those are told where to look. The others stay byte for byte as
+      # they came: patching one that needs nothing has been seen to break it.
       site =
         pkgs.runCommand "hermeval-python-${kind}"
           {
@@ -55,7 +56,9 @@ let
               --target "$out" ${wheels}/*.whl
             rm -rf "$out"/*.dist-info/direct_url.json "$out"/bin/__pycache__
             find "$out" -name '*.so' -o -name '*.so.*' | while read -r library; do
-              patchelf --add-rpath ${pkgs.cxx}/lib:${pkgs.glibc}/lib "$library"
+              if patchelf --print-needed "$library" | grep -q -e libstdc++ -e libgcc_s; then
+                patchelf --add-rpath ${pkgs.cxx}/lib:${pkgs.glibc}/lib "$library"
+              fi
             done
             ${program} -I -m compileall -q --invalidation-mode unchecked-hash "$out" >/dev/null || true
             for name in frozenlist._frozenlist pydantic_core._pydantic_core cryptography.hazmat.bindings._rust zstandard msgspec aiohttp; do
