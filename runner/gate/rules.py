@@ -58,6 +58,11 @@ TEXT_RULES = (
         is_id=True,
     ),
     TextRule(
+        "budget",
+        re.compile(r"(?<=USD budget: )(\$[0-9.]+/\$[0-9.]+; \$[0-9.]+ remaining)"),
+        "the CLI tells the model what is left of its budget, as far as it has booked it when it writes the request",
+    ),
+    TextRule(
         "cch", re.compile(r"(?<=cch=)([0-9a-f]{1,64})"), "a hash of the request's own bytes in the CLI's billing line"
     ),
 )

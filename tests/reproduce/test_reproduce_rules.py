@@ -31,6 +31,7 @@ def form(text: Any) -> Any:
         ("agent-id", f"agentId: {AGENT} done", f"agentId: {OTHER} done"),
         ("duration", "<duration_ms>12</duration_ms>", "<duration_ms>3456</duration_ms>"),
         ("duration", "duration_ms: 12", "duration_ms: 99"),
+        ("budget", "USD budget: $0/$2; $2 remaining", "USD budget: $0.0004/$2; $1.9996 remaining"),
         ("cch", "cc_version=2.1.332; cch=0a1b2;", "cc_version=2.1.332; cch=ffff0;"),
         (
             "prompt-id",

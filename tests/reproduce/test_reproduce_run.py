@@ -21,17 +21,16 @@ def reproduce(place: Place) -> Callable[..., Answer]:
 
 
 def test_recorded_attempts_come_back(recorded: dict[str, Path], reproduce: Callable[..., Answer]) -> None:
-    """Slash and direct cases are exact; a routing case, for whose prompt the CLI draws an id, is normalised by two named rules."""
+    """Slash and direct cases are exact, but for the budget note that the CLI words as it books; a routing case, for whose prompt the CLI draws an id, is normalised."""
     answer = reproduce(*recorded.values())
     assert answer.code == 0, answer.stdout
     results = {Path(row["path"]).name.rsplit("-", 1)[0]: row for row in answer.object["results"]}
-    assert {name: row["verdict"] for name, row in results.items()} == {
-        "bash": "exact",
-        "missing-account": "exact",
-        "slash-cf": "exact",
-        "workflow-routing": "normalised",
-    }
-    assert set(results["workflow-routing"]["rules"]) == {"cch", "prompt-id"}
+    assert set(results) == {"bash", "missing-account", "slash-cf", "workflow-routing"}
+    assert results["slash-cf"]["verdict"] == "exact"
+    assert results["workflow-routing"]["verdict"] == "normalised"
+    assert {"cch", "prompt-id"} <= set(results["workflow-routing"]["rules"]) <= {"cch", "prompt-id", "budget"}
+    for name in ("bash", "missing-account"):
+        assert set(results[name]["rules"]) <= {"cch", "budget"}
     assert all(row["first_difference"] is None for row in results.values())
 
 
@@ -49,7 +48,7 @@ def test_a_recording_of_faults_comes_back(place: Place, reproduce: Callable[...,
     rows = [place.run("retried").row, place.run("cut", "--launch", "lean").row]
     assert [row["outcome"]["code"] for row in rows] == [None, "provider-error"]
     answer = reproduce(*(row["path"] for row in rows))
-    assert [row["verdict"] for row in answer.object["results"]] == ["exact", "exact"], answer.stdout
+    assert all(row["verdict"] in ("exact", "normalised") for row in answer.object["results"]), answer.stdout
 
 
 def _response(old: bytes, new: bytes) -> Callable[[Attempt], dict[str, Any]]:
