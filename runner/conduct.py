@@ -23,7 +23,8 @@ from runner.plan import RunPlan, sandbox_spec
 from runner.run_facts import RunFacts, SetupFacts
 from runner.skills import SkillTree, unchanged
 from runner.toolchain import AgentToolchain
-from sandbox.errors import CollectFailed, SandboxError
+from sandbox.errors import CollectFailed, SandboxError, SandboxUnavailable
+from sandbox.limits import not_held
 from sandbox.process import Host, Supervisor, supervise
 from sandbox.rootfs import Rootfs, find_rootfs
 from sandbox.running import Ended, Running, start
@@ -64,6 +65,8 @@ class Machine:
     """The read-only system of its sandboxes."""
     seccomp: bytes = field(default_factory=own_filter)
     """The system call filter of its sandboxes."""
+    require_limits: tuple[str, ...] = ()
+    """Limits without which no program is released (sandbox/limits.py)."""
 
 
 class Terms(Protocol):
@@ -190,6 +193,7 @@ def _work(
             sources=sources,
         ) as running:
             seen.sandbox_start_s = (time.monotonic_ns() - before_ns) / 1e9
+            _require_limits(machine, running)
             listener = running.listener
             assert listener is not None, "every worker's sandbox has a listener"
             try:
@@ -218,6 +222,17 @@ def _work(
         seen.run = RunFacts(setup=SetupFacts(step=step, code=error.code, message=str(error), hint=error.hint))
     except GateError as error:
         seen.run = RunFacts(setup=SetupFacts(step="gate", code=error.code, message=error.message, hint=error.hint))
+
+
+def _require_limits(machine: Machine, running: Running) -> None:
+    """Refuse a sandbox in which the kernel does not hold what the caller insists on. Raises: SandboxUnavailable; nothing has been released then."""
+    missing = not_held(machine.require_limits, running.limits)
+    if missing:
+        raise SandboxUnavailable(
+            f"this host does not hold the required limits: {', '.join(missing)}",
+            hint="run where a cgroup v2 subtree is delegated, or without --require-limits",
+            code="limits-unavailable",
+        )
 
 
 def _make_gate(terms: Terms, plan: RunPlan, supervisor: Supervisor, sources: dict[str, Path], seen: Seen) -> Gate:

@@ -25,6 +25,7 @@ from sandbox.pinned import find_programs
 from sandbox.process import Host, find_host, supervise, try_program
 from sandbox.rootfs import find_rootfs
 from sandbox.running import Ended, run_once, start
+from sandbox.seccomp import make_filter
 from sandbox.spec import Dev, Proc, RoBind, SandboxSpec
 from sandbox.view import build_view
 
@@ -218,7 +219,7 @@ def sysctl_facts(root: Path = Path("/proc/sys")) -> list[str]:
 def check_effects(host: Host, runtime_dir: Path | None) -> list[Check]:
     """Look from inside: identity, network, the one listener, keys, limits, and a staged file that can be run."""
     titles = {
-        "inside": "Inside is user 1000 on host eval, with nothing writable but the sized places",
+        "inside": "Inside is user 1000 on host eval, behind the system call filter, with nothing writable but the sized places",
         "network": "Inside there is a loopback and no route; one port answers from outside, the others refuse",
         "staging": "A private directory for a run, readable and executable inside, gone afterwards",
         "keyring": "The kernel keys of the caller's session are out of reach inside",
@@ -277,6 +278,7 @@ def look_inside(host: Host, runtime_dir: Path | None) -> tuple[Mapping[str, str]
         env={"PATH": "/usr/bin:/bin"},
         port=443,
         binds=(RoBind(source="@probe", target="/opt/probe"),),
+        seccomp=make_filter(os.uname().machine),
     )
     with start(supervisor, spec, on_stdout=out.extend, sources={"probe": tree}, wall_clock_s=20.0) as running:
         assert running.listener is not None

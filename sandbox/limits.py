@@ -7,7 +7,7 @@ the one, the CLI prints nothing under the other (facts/sandbox.md §5).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -49,6 +49,16 @@ class HeldLimits(BaseModel):
     """Every writable place is a tmpfs with a size, so this one is structural."""
     values: Mapping[str, int] = {}
     """Read-back: ``processes``, ``open_files``, ``file_bytes``, ``core_bytes``, ``memory_bytes`` as the kernel has them; an absent key is unlimited or unread."""
+
+
+REQUIRABLE: Mapping[str, tuple[Tier, ...]] = {"memory": ("cgroup",), "pids": ("cgroup", "rlimit")}
+"""What a caller may insist on, and the tiers in which the kernel itself holds it."""
+
+
+def not_held(required: Sequence[str], held: HeldLimits) -> tuple[str, ...]:
+    """Return those required limits that the kernel does not hold; a watchdog only looks now and then."""
+    tiers = {"memory": held.memory, "pids": held.processes}
+    return tuple(name for name in required if tiers[name] not in REQUIRABLE[name])
 
 
 def held_limits(asked: Limits, read_back: Mapping[str, int]) -> HeldLimits:

@@ -151,6 +151,11 @@ class Running:
         self.further = [socket.socket(fileno=descriptors.pop(0)) for _ in self._spec.further]
         self._handles = dict(zip(self._spec.handles, descriptors, strict=True))
 
+    @property
+    def limits(self) -> HeldLimits:
+        """What holds the limits of this sandbox, read back from the kernel."""
+        return self._limits
+
     def release(self) -> None:
         """Let the program start. Without effect on a sandbox that has ended."""
         self._supervisor.send(b"release")

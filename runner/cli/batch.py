@@ -50,12 +50,14 @@ class Request:
     environ: Mapping[str, str]
     grading: GradingChoice | None = None
     """How attempts are judged and graded; None leaves them ungraded."""
+    require_limits: tuple[str, ...] = ()
+    """Limits without which no run starts."""
 
 
 def run_batch(request: Request, story: Story) -> int:
     """Run everything that was asked for, and judge and grade what was measured; return the exit code (B11)."""
     jobs = load_jobs(request)
-    machine = open_machine(request.environ)
+    machine = open_machine(request.environ, request.require_limits)
     if len(jobs) > 1:
         _plan_all(jobs, machine)  # a fault in the last fixture is found before the first is paid
     cancelled = threading.Event()
@@ -150,7 +152,7 @@ def _plan_all(jobs: list[Job], machine: Machine) -> list[Plan]:
     return plans
 
 
-def open_machine(environ: Mapping[str, str]) -> Machine:
+def open_machine(environ: Mapping[str, str], require_limits: tuple[str, ...] = ()) -> Machine:
     """Find what runs need on this machine.
 
     Raises: SandboxFailure, ToolchainError.
@@ -164,7 +166,9 @@ def open_machine(environ: Mapping[str, str]) -> Machine:
     toolchain = open_agent(load_lock(), default_cache_root(os.geteuid(), environ))
     runtime = environ.get("XDG_RUNTIME_DIR")
     try:
-        return Machine(find_host(), toolchain, Path(runtime) if runtime else None, find_rootfs())
+        return Machine(
+            find_host(), toolchain, Path(runtime) if runtime else None, find_rootfs(), require_limits=require_limits
+        )
     except SandboxError as error:
         raise as_runner_error(error) from error
 

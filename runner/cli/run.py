@@ -34,6 +34,15 @@ def default_out(environ: dict[str, str]) -> Path:
     return base / "hermeval" / "attempts"
 
 
+def limits_of(_: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Return the names in a list of limits. Raises: click.BadParameter."""
+    names = tuple(dict.fromkeys(value.split(","))) if value is not None else ()
+    for name in names:
+        if name not in ("memory", "pids"):
+            raise click.BadParameter(f"{name!r} is not memory or pids", param=option)
+    return names
+
+
 @click.command("run", short_help="Run fixtures.")
 @click.argument("fixtures", nargs=-1, metavar="[FIXTURE]...")
 @click.option(
@@ -130,6 +139,12 @@ def default_out(environ: dict[str, str]) -> Path:
     show_default=True,
     help="What several votes need.",
 )
+@click.option(
+    "--require-limits",
+    callback=limits_of,
+    metavar="LIST",
+    help="Limits that the kernel must hold, else no run starts: memory, pids, or both with a comma.",
+)
 @click.option("--prepare-only", is_flag=True, help="Print the plan and its sha256; no model call is made.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")
 def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
@@ -163,6 +178,7 @@ def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
         out=options["out"] or default_out(environ),
         keep=options["keep"],
         environ=environ,
+        require_limits=options["require_limits"],
         grading=None
         if options["no_grade"]
         else GradingChoice(judge=not options["no_judge"], votes=options["votes"], rule=options["rule"]),
