@@ -110,16 +110,14 @@ def kinds(site: Site) -> Seen:
         )
 
 
-@probe(64, "A tree 1,500 folders deep", "held", "collector", {"depth": ("=1500",), "removed": ("=True",)})
+@probe(64, "A tree 1,500 folders deep", "held", "collector", {"depth": ("=1500",)})
 def deep(site: Site) -> Seen:
-    """It is walked without recursion, and its memory is freed by the sandbox's end."""
+    """It is walked without recursion."""
     found = workspace(
         site, "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')\nopen('f', 'w').write('end')"
     )
     deepest = max(one.path.count(b"/") for one in found.entries)
-    return Seen(
-        {"depth": f"={deepest}", "removed": "=True"}, {"complete": f"={found.complete}" if found.complete else "no"}
-    )
+    return Seen({"depth": f"={deepest}"}, {"complete": f"={found.complete}" if found.complete else "no"})
 
 
 @probe(65, "Hostile names", "held", "escapes", {"kept": ("=6",), "shown": ("=True",)})
