@@ -84,6 +84,8 @@ in
 
   containment = check "containment" { } ''
     ${hermeval} doctor --full
+    ${hermeval} doctor --probes --json >$TMPDIR/probes.json || echo "exit status $?: see which"
+    ${judge} $TMPDIR/probes.json probes 8,76
   '';
 
   toolchain = check "toolchain" { } ''

@@ -2,7 +2,7 @@
 
 judge_answer.py ANSWER run                    a scripted run was measured and passed, its skill proved by both witnesses
 judge_answer.py ANSWER replay VERDICT         one attempt was regraded to this verdict; ``null`` for one that has no output to grade, which is refused as such
-judge_answer.py ANSWER reproduce WORD[,WORD]  one attempt was run again and came out as one of these words
+judge_answer.py ANSWER reproduce WORD[,WORD]  one attempt was run again and came out as one of these words    judge_answer.py ANSWER probes NUMBER[,NUMBER] every probe held but these, which make set-id files: Nix's filter of system calls forbids that, and they must say so
 """
 
 import json
@@ -13,6 +13,8 @@ from pathlib import Path
 def main(path: str, command: str, *wanted: str) -> str | None:
     """Return what is wrong, or None."""
     answer = json.loads(Path(path).read_text(encoding="utf-8"))
+    if command == "probes":
+        return probes(answer["results"], {int(number) for number in wanted[0].split(",")})
     if answer["command"] != command:
         return f"the answer is one of {answer['command']!r}"
     (row,) = answer["results" if command == "reproduce" else "attempts"]
@@ -29,6 +31,22 @@ def main(path: str, command: str, *wanted: str) -> str | None:
             found = [row["verdict"]]
             right = row["verdict"] in wanted[0].split(",")
     return None if right else f"{command} gave {found}, wanted {list(wanted)}: {json.dumps(row)[:3000]}"
+
+
+def probes(rows: list[dict[str, object]], forbidden: set[int]) -> str | None:
+    """Return which probes are not as they must be, or None."""
+    bad = {row["number"]: str(row["cause"]) for row in rows if row["status"] == "hole" or not row["control"]}
+    wrong = {
+        number: cause
+        for number, cause in bad.items()
+        if number not in forbidden or "Operation not permitted" not in cause
+    }
+    missing = sorted(forbidden - set(bad))
+    return (
+        f"probes: wrong {wrong}, unexpectedly possible {missing}, of {len(rows)}"
+        if wrong or missing or len(rows) < 78
+        else None
+    )
 
 
 if __name__ == "__main__":

@@ -55,6 +55,8 @@ let
         mkdir -p $out/bin $out/share/hermeval
         cp -r ${source}/* $out/share/hermeval/
         chmod -R u+w $out/share/hermeval
+        mkdir $out/share/hermeval/fixtures/attempts
+        cp ${../fixtures/attempts/slash.attempt} $out/share/hermeval/fixtures/attempts/slash.attempt # a copy is damaged by doctor --probes
         cp ${pins} $out/share/hermeval/sandbox/toolchain/pins.json
         ${python.program} -I -m compileall -q --invalidation-mode unchecked-hash \
           $out/share/hermeval/runner $out/share/hermeval/sandbox $out/share/hermeval/profiles

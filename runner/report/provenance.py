@@ -90,7 +90,11 @@ def _machine(attempt: Attempt) -> Pairs:
     rootfs = mapping(_part(attempt, "sandbox.json").get("rootfs"))
     seen = _part(attempt, "observations.json")
     identity = mapping(rootfs.get("identity"))
-    named = text_of(identity.get("pretty_name")) or ", ".join(f"{key} {text_of(identity[key])}" for key in identity)
+    closure = mapping(identity.get("closure"))
+    if closure:
+        named = f"{len(closure)} store paths, each with its hash in sandbox.json"
+    else:
+        named = text_of(identity.get("pretty_name")) or ", ".join(f"{key} {text_of(identity[key])}" for key in identity)
     pinned = "pinned" if rootfs.get("pinned") is True else "not pinned"
     return _known(
         [

@@ -54,7 +54,8 @@ def test_the_cli_runs_on_a_closure_and_the_attempt_names_every_path(place: Place
     agent = open_agent(load_lock(), default_cache_root(os.geteuid(), os.environ))
     programs = ["bash", "sh", "cat", "ls"]
     with made_closure(programs, needed_by=[agent.claude.path]) as closure:
-        attempt = open_attempt(attempt_on(place, closure.rootfs() if pinned else host_rootfs()))
+        path = attempt_on(place, closure.rootfs() if pinned else host_rootfs())
+    attempt = open_attempt(path)
     recorded = json.loads(attempt.part("sandbox.json"))["rootfs"]
     assert (recorded["kind"], recorded["pinned"]) == (("nix", True) if pinned else ("host", False))
     assert attempt.manifest.summary["rootfs"] == recorded["kind"]
@@ -64,3 +65,5 @@ def test_the_cli_runs_on_a_closure_and_the_attempt_names_every_path(place: Place
     assert all(line.startswith(f"{STORE}/{LIBC}/") for line in libraries) is pinned
     if pinned:
         assert set(recorded["identity"]["closure"]) == {f"{STORE}/{LIBC}", f"{STORE}/{INSIDE}"}
+        assert place.hermeval("report", str(path), "-o", str(place.out / "page.html")).code == 0
+        assert "nix, pinned: 2 store paths" in (place.out / "page.html").read_text()
