@@ -52,7 +52,11 @@ def command_of(pid: int | str) -> bytes:
 
 def children_of(pid: int) -> Iterator[int]:
     """Yield the children of all threads."""
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        paths = list(Path(f"/proc/{pid}/task").glob("*/children"))
+    except OSError:  # it is gone
+        paths = []
+    for path in paths:
         try:
             words = path.read_text().split()
         except OSError:

@@ -58,6 +58,10 @@ class Victim:
         env = {"PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(traces.runtime_dir), "TMPDIR": str(traces.temporary)}
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **popen}
         argv = [*prefix, *self.place.command(*arguments, *options)]
+        # A caller that started these tests in the background may have had SIGINT ignored, and hermeval keeps what is ignored so.
+        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+        if "preexec_fn" not in popen:
+            streams["preexec_fn"] = heard
         return subprocess.Popen(argv, env={**os.environ, **env}, text=True, **streams), traces
 
 
