@@ -1,6 +1,6 @@
 # Sourced by ci/nix-check and ci/nix-run: Nix with the stand-in for nixpkgs (tests/nix-standin), for a machine that has Debian's nix-bin and cannot reach nixpkgs.
 #
-# Store, state and settings of Nix lie below the cache directory, so that the machine's own Nix, if any, is neither used nor changed. Sets `flake` and `standin`
+# Store, state and settings of Nix lie below the cache directory, so that the store of the machine's own Nix, if any, is neither used nor changed. Sets `flake` and `standin`
 # (options that replace the input; they imply that no lock file is written).
 # shellcheck shell=bash
 # shellcheck source=ci/bootstrap.sh
@@ -23,6 +23,17 @@ chmod 0755 -- "$state"
 export NIX_STORE_DIR=$state/store NIX_STATE_DIR=$state/var NIX_LOG_DIR=$state/log NIX_CONF_DIR=$state/conf NIX_REMOTE=local
 export NIX_USER_CONF_FILES='' NIX_CONFIG='' XDG_CACHE_HOME=$state/home
 unset NIX_PATH
+# At the end of a build Nix kills every process of its build user. Which user is free is known by locks in the state directory, so this one shares the locks of the machine's own.
+if [ "$EUID" -eq 0 ]; then
+  mkdir -p -- "$state/var"
+  for pool in userpool userpool2; do
+    mkdir -p -- "/nix/var/nix/$pool"
+    if [ ! -L "$state/var/$pool" ]; then
+      rm -rf -- "${state:?}/var/$pool"
+      ln -s -- "/nix/var/nix/$pool" "$state/var/$pool"
+    fi
+  done
+fi
 
 # The programs of the stand-in are the host's own, so builds see where those lie.
 paths=
