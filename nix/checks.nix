@@ -88,6 +88,19 @@ in
     ${judge} $TMPDIR/probes.json probes 8,76
   '';
 
+  # A machine whose builds can make no namespace: replay goes on, because Nix's sandbox is proved around it, and says so; reproduce and doctor fail, with cause and cure.
+  without-namespaces = check "without-namespaces" { } ''
+    deny="${python.program} -I ${./deny_namespaces.py}"
+    $deny ${hermeval} replay --json --no-save ${attempts + "/slash.attempt"} >$TMPDIR/answer.json
+    ${judge} $TMPDIR/answer.json bare pass
+    status=0
+    $deny ${hermeval} reproduce ${attempts + "/slash.attempt"} || status=$?
+    [ $status = 2 ]
+    status=0
+    $deny ${hermeval} doctor || status=$?
+    [ $status = 2 ]
+  '';
+
   toolchain = check "toolchain" { } ''
     ${hermeval} toolchain verify
   '';

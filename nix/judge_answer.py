@@ -2,7 +2,8 @@
 
 judge_answer.py ANSWER run                    a scripted run was measured and passed, its skill proved by both witnesses
 judge_answer.py ANSWER replay VERDICT         one attempt was regraded to this verdict; ``null`` for one that has no output to grade, which is refused as such
-judge_answer.py ANSWER reproduce WORD[,WORD]  one attempt was run again and came out as one of these words    judge_answer.py ANSWER probes NUMBER[,NUMBER] every probe held but these, which make set-id files: Nix's filter of system calls forbids that, and they must say so
+judge_answer.py ANSWER reproduce WORD[,WORD]  one attempt was run again and came out as one of these words    judge_answer.py ANSWER bare VERDICT           as replay, and graded without a namespace of its own
+    judge_answer.py ANSWER probes NUMBER[,NUMBER] every probe held but these, which make set-id files: Nix's filter of system calls forbids that, and they must say so
 """
 
 import json
@@ -15,7 +16,7 @@ def main(path: str, command: str, *wanted: str) -> str | None:
     answer = json.loads(Path(path).read_text(encoding="utf-8"))
     if command == "probes":
         return probes(answer["results"], {int(number) for number in wanted[0].split(",")})
-    if answer["command"] != command:
+    if answer["command"] != ("replay" if command == "bare" else command):
         return f"the answer is one of {answer['command']!r}"
     (row,) = answer["results" if command == "reproduce" else "attempts"]
     match command:
@@ -27,6 +28,9 @@ def main(path: str, command: str, *wanted: str) -> str | None:
         case "replay" if wanted == ("null",):
             found = [row["verdict"], row["outcome"]["code"]]
             right = found == ["error", "integrity"]
+        case "bare":
+            found = [row["verdict"], row.get("inner")]
+            right = found == [wanted[0], "none"]
         case _:
             found = [row["verdict"]]
             right = row["verdict"] in wanted[0].split(",")

@@ -8,6 +8,7 @@ grading tools are not the pinned ones.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,14 +98,30 @@ def attempt_paths(named: tuple[Path, ...]) -> list[Path]:
 
 
 def open_host() -> Host:
-    """Find what a sandbox needs on this machine. Raises: SandboxFailure."""
+    """Find what a sandbox needs on this machine.
+
+    In Nix's build sandbox, and nowhere else, a machine without namespaces can still grade: the host then says ``inner: none``, loudly here and in every evaluation.
+    Raises: SandboxFailure.
+    """
     from sandbox.errors import SandboxError
     from sandbox.process import find_host
+    from sandbox.surroundings import against_nix_build, read_surroundings
 
     try:
-        return find_host()
+        host = find_host()
     except SandboxError as error:
         raise SandboxFailure(str(error), where=error.where, hint=error.hint, code=error.code) from error
+    if against_nix_build(read_surroundings()):
+        return host
+    from sandbox.doctor import check_isolation
+
+    missing = next((check for check in check_isolation(host) if check.status == "failed"), None)
+    if missing is None:
+        return host
+    click.echo(
+        visible(f"inner: none: {missing.cause}; the grading programs run in Nix's build sandbox alone"), err=True
+    )
+    return replace(host, inner="none")
 
 
 def _is_judge(path: Path) -> bool:
@@ -136,5 +153,7 @@ def _told(graded: GradedAttempt) -> str:
         lines.append(f"  rubric     not judged: {', '.join(row['not_judged'])}")
     if row.get("negative_control"):
         lines.append(f"  control    {row['negative_control']['reason']}")
+    if row.get("inner") == "none":
+        lines.append("  inner      none: graded in Nix's build sandbox, without a namespace of its own")
     lines.append(f"  attempt    {graded.path}" + (f"\n  evaluation {graded.saved}" if graded.saved else ""))
     return "\n".join(lines)

@@ -1,6 +1,6 @@
 """Talk to a program in a sandbox: a line goes in, a line comes back, with a deadline for each.
 
-Boundary: starts a sandbox and owns it. Not here: which program (profile_host.py, promptfoo.py), what the lines mean.
+Boundary: starts a sandbox and owns it (or, where the host has no inner one, the bare program). Not here: which program (profile_host.py, promptfoo.py), what the lines mean.
 Rules: one question at a time, from one thread. A program that is late, dies or says too much is ended, and the conversation with it; whoever wants to go on starts another one.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runner.errors import GraderFault, SandboxFailure
+from sandbox.bare import BareProgram
 from sandbox.errors import SandboxError
 from sandbox.process import Host, Supervisor
 from sandbox.running import Running, start
@@ -37,14 +38,18 @@ class Conversation:
         self._rest = bytearray()
         self.open = True
         try:
-            self._running: Running = start(
-                Supervisor(host, None),
-                spec,
-                on_stdout=self._take,
-                stdin=self._feed(),
-                stdout_cap=_ALL_BYTES,
-                wall_clock_s=_ALL_S,
-                sources=sources,
+            self._running: Running | BareProgram = (
+                BareProgram(spec, on_stdout=self._take, stdin=self._feed(), sources=sources)
+                if host.inner == "none"
+                else start(
+                    Supervisor(host, None),
+                    spec,
+                    on_stdout=self._take,
+                    stdin=self._feed(),
+                    stdout_cap=_ALL_BYTES,
+                    wall_clock_s=_ALL_S,
+                    sources=sources,
+                )
             )
         except SandboxError as error:
             self._questions.put(None)

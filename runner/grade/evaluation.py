@@ -62,7 +62,7 @@ class Evaluation:
     message: str
     inputs: Inputs
     grader: Mapping[str, Any]
-    """The grading tools, as ``GraderToolchain.as_record`` gives them."""
+    """The grading tools, as ``GraderToolchain.as_record`` gives them; and ``inner: none`` where they ran without a sandbox of their own, in Nix's."""
     checks: tuple[CheckResult, ...] = ()
     criteria: tuple[Criterion, ...] = ()
     not_judged: tuple[str, ...] = ()
@@ -113,6 +113,8 @@ class Evaluation:
             "effort": self.effort.as_json(),
             "toolchain": {**base.get("toolchain", {}), "promptfoo": self.grader.get("promptfoo")},
         }
+        if "inner" in self.grader:
+            row["inner"] = self.grader["inner"]
         if self.error is not None:
             told = self.error.as_json()
             row["outcome"] = {"kind": "error", **{key: told[key] for key in ("code", "message", "hint")}}

@@ -75,6 +75,7 @@ class Grader:
         """
         self.toolchain: GraderToolchain = open_grader(lock or load_lock(), cache_root)
         self._judgements = judgements
+        self._inner = host.inner
         self._rule = rule
         self._require_rubric = require_rubric
         self._profiles = ProfileHost(host, profiles)
@@ -146,7 +147,7 @@ class Grader:
             verdict=end.word if isinstance(end, Verdict) else "error",
             message=end.message,
             inputs=self._inputs(subject, found.panel),
-            grader=self.toolchain.as_record(),
+            grader={**self.toolchain.as_record(), **({} if self._inner == "namespaces" else {"inner": self._inner})},
             checks=found.checks,
             criteria=found.criteria,
             not_judged=unjudged(subject.fixture, found.criteria),

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     Say = Callable[[dict[str, Any]], None]
 
-FOLDER = "/opt/hermeval"
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+"""``/opt/hermeval`` in its sandbox."""
 MEMORY_BYTES = 1 << 31
 READABLE = (FOLDER + "/profiles/", os.path.dirname(os.__file__) + "/")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND

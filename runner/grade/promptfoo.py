@@ -90,6 +90,7 @@ def grader_spec(toolchain: GraderToolchain) -> SandboxSpec:
         files={f"{_HOME}/driver.mjs": DRIVER.read_bytes()},
         argv=(
             _NODE,
+            "--preserve-symlinks",  # where the tree is a link (sandbox/bare.py), modules find each other by its name here
             "--permission",
             f"--allow-fs-read={_HOME}/*",
             f"--allow-fs-read={SCRATCH}/*",
