@@ -83,6 +83,15 @@ def test_the_flake_has_one_input_and_the_lock_is_the_verified_one() -> None:
     ]
 
 
+def test_every_room_of_tests_is_in_the_flakes_check_or_proved_elsewhere() -> None:
+    """A new folder of tests is named in nix/rooms.json, so that nothing is left out of the check in silence."""
+    rooms: dict[str, Any] = json.loads((ROOT / "nix" / "rooms.json").read_text())
+    there = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert set(rooms["unit"]) | set(rooms["elsewhere"]) == there
+    assert not set(rooms["unit"]) & set(rooms["elsewhere"])
+    assert all(len(reason) > 3 for reason in rooms["elsewhere"].values())
+
+
 @pytest.mark.nix
 @pytest.mark.timeout(1200)
 def test_the_stand_in_offers_exactly_what_is_listed(plain: Checkout) -> None:
