@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from runner.cli.interrupt import INTERRUPTS, Interrupted
 from runner.cli.provider import make_source, read_key
 from runner.errors import InputMissing, RunnerError, SettingInvalid
+from runner.waiting import wait_all
 
 if TYPE_CHECKING:
     from runner.attempt import Job, Machine
@@ -106,7 +107,7 @@ def _run_all(
         with INTERRUPTS.deferred(cancelled.set):
             with ThreadPoolExecutor(request.jobs, "hermeval-run") as pool:
                 futures = [pool.submit(work, number, job) for number, job in enumerate(jobs)]
-                wait(futures)
+                wait_all(futures)
             rows = [future.result() for future in futures if future.exception() is None]
             if desk is not None and not cancelled.is_set():
                 try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import InputMissing
+from runner.waiting import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +84,7 @@ class GradingDesk:
             judged = judge_attempts(candidates, self._terms, self._machine, tell=story.judging, cancelled=cancelled)
             self._unkept = [judgement for judgement in judged if judgement.judge_attempt_id is None]
         self.warm()
-        self._thread.join()
+        join(self._thread)
         if self._fault is not None:
             raise self._fault
         assert self._grader is not None
@@ -99,7 +100,7 @@ class GradingDesk:
     def close(self) -> None:
         """End the grading programs."""
         if self._begun.locked() and self._thread.ident is not None:
-            self._thread.join()
+            join(self._thread)
         if self._grader is not None:
             self._grader.close()
             self._grader = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from runner.gate.upstreams import Upstream
 from runner.grade.judge_plan import MAX_VOTES, JudgeOptions, build_judge_plan
 from runner.plan import Provider
 from runner.skills import stage
+from runner.waiting import wait_all
 
 if TYPE_CHECKING:  # and late where used: a command looks for its judges before it runs anything, and needs no more of this room by then
     from pydantic import JsonValue
@@ -122,7 +123,7 @@ def judge_attempts(
 
     with ThreadPoolExecutor(terms.jobs, "hermeval-judge") as pool:
         futures = [pool.submit(one, *item, source) for item, source in zip(work, sources, strict=True)]
-        wait(futures)
+        wait_all(futures)
     return [future.result() for future in futures]
 
 
