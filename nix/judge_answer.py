@@ -2,8 +2,9 @@
 
 judge_answer.py ANSWER run                    a scripted run was measured and passed, its skill proved by both witnesses
 judge_answer.py ANSWER replay VERDICT         one attempt was regraded to this verdict; ``null`` for one that has no output to grade, which is refused as such
-judge_answer.py ANSWER reproduce WORD[,WORD]  one attempt was run again and came out as one of these words    judge_answer.py ANSWER bare VERDICT           as replay, and graded without a namespace of its own
-    judge_answer.py ANSWER probes NUMBER[,NUMBER] every probe held but these, which make set-id files: Nix's filter of system calls forbids that, and they must say so
+judge_answer.py ANSWER reproduce WORD[,WORD]  one attempt was run again and came out as one of these words
+judge_answer.py ANSWER bare VERDICT           as replay, and graded without a namespace of its own
+judge_answer.py ANSWER probes NUMBER[,NUMBER] every probe held but these, which make set-id files: Nix's filter of system calls forbids that, and they must say so
 """
 
 import json
@@ -34,6 +35,7 @@ def main(path: str, command: str, *wanted: str) -> str | None:
         case _:
             found = [row["verdict"]]
             right = row["verdict"] in wanted[0].split(",")
+    sys.stdout.write(f"{command} gave {json.dumps(found)}\n")  # ci/soak-reproduce counts the words in the build's log
     return None if right else f"{command} gave {found}, wanted {list(wanted)}: {json.dumps(row)[:3000]}"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from runner.cli.verbs import VERBS
 from tests.nix.conftest import ROOT, Checkout
+from tests.reproduce.places import expected, reproduce_in_nix
 
 pytestmark = [pytest.mark.nix, pytest.mark.timeout(1200)]
 APPS = {"default", "eval", "hermeval", "replay", "reproduce", "doctor"}
@@ -61,3 +62,10 @@ def test_nix_run_keeps_the_exit_status(plain: Checkout) -> None:
             [plain.root / "ci" / "nix-run", *arguments], capture_output=True, timeout=1100, check=False
         )
         assert done.returncode == 2, done.stderr[-2000:]
+
+
+def test_every_committed_attempt_comes_back_inside_a_build(plain: Checkout) -> None:
+    """The fifth of the places of tests/reproduce: each attempt with exchanges is run again by the real CLI inside Nix's build sandbox, to a word that expected.json names."""
+    wanted = expected()
+    found = reproduce_in_nix(list(wanted), plain.root)
+    assert {row.attempt: (row.word, row.code) for row in found if row.word not in wanted[row.attempt] or row.code} == {}

@@ -15,20 +15,12 @@ from typing import Any
 import pytest
 
 from runner.bundle.reader import open_attempt
-from runner.toolchain import default_cache_root
 from tests.run.conftest import ROOT, Place
+from tests.run.installed import CACHE, find_python
 from tests.run.leftovers import descendants_of
 
 UID = 61234
 CHECKOUT = ("runner", "sandbox", "profiles", "fixtures", "ci")
-CACHE = default_cache_root(os.geteuid(), os.environ)
-
-
-def find_python() -> Path:
-    """The interpreter of the environment that ci/bootstrap.sh makes in the cache: the tests' own where it was made for them."""
-    found = sorted(CACHE.glob("python-*/bin/python"))
-    assert found, f"ci/test or ci/hermeval makes an environment below {CACHE}"
-    return found[-1]
 
 
 @dataclass(frozen=True)
