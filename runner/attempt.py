@@ -33,6 +33,7 @@ from sandbox.rootfs import find_rootfs
 if TYPE_CHECKING:
     from runner.assess import Assessment
     from runner.kept import Kept
+    from runner.shared_workspace import SharedWorkspace
     from runner.simulate.contract import Contract
 
 __all__ = ["Attempted", "Cancelled", "Job", "Machine", "as_runner_error", "plan_job", "run_attempt"]
@@ -70,6 +71,8 @@ class Job:
     """Where workspace and home are copied after the run, for diagnosis (A13)."""
     contract: Contract | None = None
     """Of the fixture's ``simulation``."""
+    shared: SharedWorkspace | None = None
+    """The directory of the host that is the workspace, for debugging (A13)."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from runner.claude.facts import Transcript
     from runner.gate.authority import Authority
     from runner.gate.exchange import Exchange
+    from runner.shared_workspace import SharedWorkspace
     from runner.simulate.contract import Contract
     from runner.simulate.server import SimulationRecord, Simulator
     from sandbox.collect import Workspace
@@ -87,6 +88,10 @@ class Terms(Protocol):
     @property
     def keep_dir(self) -> Path | None:
         """Where workspace and home are copied after the run, for diagnosis (A13)."""
+
+    @property
+    def shared(self) -> SharedWorkspace | None:
+        """The directory of the host that is the workspace, where the plan says so (A13)."""
 
 
 @dataclass
@@ -175,6 +180,10 @@ def _work(
         gate = _make_gate(terms, plan, supervisor, sources, seen)
         simulator = _make_simulator(plan, contract)
         step = "sandbox-start"
+        shared = terms.shared
+        if shared is not None:
+            shared.hand_over(machine.host.identity)
+        directories = None if shared is None else {"workspace": shared.descriptor}
         limits = plan.limits
         before_ns = time.monotonic_ns()
 
@@ -191,6 +200,7 @@ def _work(
             stderr_cap=limits.stderr_bytes,
             wall_clock_s=limits.wall_clock_s,
             sources=sources,
+            directories=directories,
         ) as running:
             seen.sandbox_start_s = (time.monotonic_ns() - before_ns) / 1e9
             _require_limits(machine, running)

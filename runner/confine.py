@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from runner.claude.launch import CA_INSIDE, CLAUDE_INSIDE
 from runner.gate.settings import PROVIDER_HOST, GateSettings
 from runner.skills import SKILLS_INSIDE
-from sandbox.spec import File, Mount, RoBind, SandboxSpec
-from sandbox.view import build_view
+from sandbox.spec import Bind, File, Mount, RoBind, SandboxSpec
+from sandbox.view import WORKSPACE, build_view
 
 if TYPE_CHECKING:
     from runner.simulate.planned import PlannedSimulation
@@ -28,6 +28,8 @@ SKILLS_SOURCE = "@skills"
 """The staged skill tree, a folder."""
 CA_SOURCE = "@ca"
 """The certificate of the run's own authority, a PEM file; in first-party mode only."""
+WORKSPACE_SOURCE = "@workspace"
+"""The shared workspace, an open directory; only where one was asked for (A13)."""
 
 
 def inside_view(
@@ -40,6 +42,7 @@ def inside_view(
     system: Sequence[Mount] = (),
     seccomp: bytes | None = None,
     simulation: PlannedSimulation | None = None,
+    shared_workspace: bool = False,
 ) -> SandboxSpec:
     """Return the worker's sandbox. A simulation has a listener of its own and, by that door, a command. In first-party mode the provider's name means 127.0.0.1 inside, and the run's authority is there to be read."""
     binds = [RoBind(source=CLAUDE_SOURCE, target=CLAUDE_INSIDE), RoBind(source=SKILLS_SOURCE, target=SKILLS_INSIDE)]
@@ -62,4 +65,5 @@ def inside_view(
         files=files,
         further_ports=() if simulation is None else (simulation.port,),
         seccomp=seccomp,
+        workspace=Bind(source=WORKSPACE_SOURCE, target=WORKSPACE) if shared_workspace else None,
     )

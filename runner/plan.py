@@ -124,6 +124,8 @@ class RunPlan(Value):
     """Versions and NAR hashes of the tools that run inside (C2)."""
     simulation: PlannedSimulation | None = None
     """The simulated service, where the fixture has one (B14)."""
+    shared_workspace: Annotated[bool, Field(exclude_if=lambda value: value is False)] = False
+    """The workspace is a directory of the host, for debugging (A13); which one is no part of a plan. Left out of the JSON form where it is not so: other plans do not have it."""
 
     def as_json(self) -> dict[str, JsonValue]:
         """Return the plan as a JSON value."""
@@ -156,7 +158,8 @@ class Plan(RunPlan):
 
     def told(self) -> dict[str, JsonValue]:
         """Return the unit under test, as the fixture names it."""
-        return {"skill": self.unit.skill}
+        debug: dict[str, JsonValue] = {"debug": "shared-workspace"} if self.shared_workspace else {}
+        return {"skill": self.unit.skill, **debug}
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,7 @@ class PlanOptions:
     max_usd: str | None = None
     timeout_s: int | None = None
     determinism: Literal["free", "pinned"] = "free"
+    shared_workspace: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense, before anything is started. Raises: SettingInvalid."""
@@ -218,7 +222,12 @@ def build_plan(
         skills=PlannedSkills(digest=tree.digest, names=tree.names, recipes=tuple(sorted(tree.recipes))),
         launch=planned_launch(launch, chosen.launch),
         sandbox=inside_view(
-            argv=launch.argv, env=launch.env, home_files=launch.home_files, gate=gate, simulation=simulation
+            argv=launch.argv,
+            env=launch.env,
+            home_files=launch.home_files,
+            gate=gate,
+            simulation=simulation,
+            shared_workspace=chosen.shared_workspace,
         ).model_dump(mode="json"),
         gate=gate,
         provider=provider,
@@ -226,6 +235,7 @@ def build_plan(
         determinism=chosen.determinism,
         toolchain=dict(toolchain),
         simulation=simulation,
+        shared_workspace=chosen.shared_workspace,
     )
 
 
@@ -256,6 +266,7 @@ def sandbox_spec(plan: RunPlan, *, rootfs: str, system: Sequence[Mount], seccomp
         system=system,
         seccomp=seccomp,
         simulation=plan.simulation,
+        shared_workspace=plan.shared_workspace,
     )
 
 

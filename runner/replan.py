@@ -31,6 +31,7 @@ def replan(attempt: Attempt, plan: RunPlan, tree: SkillTree, contract: Contract 
         max_usd=plan.gate.ceilings.usd,
         timeout_s=plan.limits.wall_clock_s,
         determinism=plan.determinism,
+        shared_workspace=plan.shared_workspace,
     )
     return build_plan(
         fixture=fixture, tree=tree, provider=plan.provider, toolchain=plan.toolchain, options=options, contract=contract

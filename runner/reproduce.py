@@ -70,6 +70,7 @@ class _Terms:
     out: Path = Path("/nonexistent")
     real_key: str | None = None
     keep_dir: Path | None = None
+    shared: None = None
 
 
 def reproduce(attempt: Attempt, machine: Machine, *, tell: Tell, cancelled: threading.Event) -> Reproduction:
@@ -86,6 +87,13 @@ def reproduce(attempt: Attempt, machine: Machine, *, tell: Tell, cancelled: thre
             hint="replay regrades its output",
         )
     plan = plan_of(attempt)
+    if plan.shared_workspace:
+        raise ReproduceImpossible(
+            "the attempt's workspace was a directory of the host, shared for debugging",
+            code="shared-workspace",
+            where=attempt.id[:12],
+            hint="run the fixture without --shared-workspace, and reproduce that attempt",
+        )
     compare_toolchain(attempt, machine)
     upstream = RecordedUpstream(exchanges)
     with open_supervisor(machine) as supervisor:

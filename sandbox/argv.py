@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sandbox.check import check_spec
 from sandbox.errors import SpecInvalid
-from sandbox.spec import Dev, Directory, File, Mount, Proc, RoBind, SandboxSpec, Symlink, Tmpfs
+from sandbox.spec import Bind, Dev, Directory, File, Mount, Proc, RoBind, SandboxSpec, Symlink, Tmpfs
 
 
 class Descriptors(NamedTuple):
@@ -27,14 +27,15 @@ class Descriptors(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Bytes that bwrap reads from a descriptor."""
+    """Bytes that bwrap reads from a descriptor, or a directory that it binds from one."""
 
     name: str
-    content: bytes
+    content: bytes | None
+    """None for the open directory that ``name`` stands for."""
 
 
 def data_of(spec: SandboxSpec, masks: Collection[str]) -> tuple[Data, ...]:
-    """Return the bytes to hand over, in the order of their options: files and covers as mounted, the system call filter last.
+    """Return what to hand over, in the order of its options: files, covers and open directories as mounted, the system call filter last.
 
     ``masks`` are the names below /proc that this kernel has; the others are not covered, there is nothing to cover.
     """
@@ -43,6 +44,8 @@ def data_of(spec: SandboxSpec, masks: Collection[str]) -> tuple[Data, ...]:
         match mount:
             case File():
                 data.append(Data(mount.target, mount.content))
+            case Bind():
+                data.append(Data(mount.source[1:], None))
             case Proc():
                 data += [Data(f"/proc/{mask}", b"") for mask in mount.masks if mask in masks]
             case _:
@@ -81,6 +84,8 @@ def mount_args(mount: Mount, sources: Mapping[str, str], masks: Collection[str],
     match mount:
         case RoBind():
             return ["--ro-bind", source_of(mount, sources), mount.target]
+        case Bind():
+            return ["--bind-fd", str(next(supply)), mount.target]
         case Tmpfs():
             return ["--size", str(mount.size_bytes), "--perms", f"{mount.mode:04o}", "--tmpfs", mount.target]
         case File():

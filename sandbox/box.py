@@ -161,7 +161,8 @@ class Box:
                     raise OSError("listener: " + (why or [b"the helper ended"])[0].decode("utf-8", "replace"))
             owner = owner or procfs.owner_of_network(self.child)
             if len(sockets) == len(ports) and owner and procfs.is_settled(self.child, owner):
-                return sockets + [procfs.open_handle(self.child, path) for path in request.get(b"handle", ())]
+                shared = shared_places(request)
+                return sockets + [procfs.open_handle(self.child, path, shared) for path in request.get(b"handle", ())]
             self.turn(0.0003)
         if channel is not None:
             os.kill(helper, _signal.SIGKILL)
@@ -185,7 +186,7 @@ class Box:
         """See from outside that the sandbox is what was asked for; its last act before it waits is to give up capabilities. Raises OSError where it is not."""
         deadline = time.monotonic() + CANARY_S
         while self.alive and not self.reason:
-            faults = canary.look(self.child, request.get(b"writable", []))
+            faults = canary.look(self.child, request.get(b"writable", []), list(shared_places(request)))
             if not faults:
                 return
             if time.monotonic() > deadline:
@@ -341,6 +342,15 @@ class Box:
                 self.control.send(message)
             except OSError:
                 self.gone = True
+
+
+def shared_places(request: Request) -> dict[bytes, tuple[int, int]]:
+    """Return the places inside that are a directory of the host, each with its device and inode."""
+    places = {}
+    for field in request.get(b"shared", ()):
+        device, inode, path = field.split(b":", 2)
+        places[path] = (int(device), int(inode))
+    return places
 
 
 def member(lines: bytes, name: bytes) -> int:

@@ -20,15 +20,17 @@ KINDS = {b"/proc": b"proc", b"/dev/pts": b"devpts"}
 CAPABILITIES = (b"CapInh", b"CapPrm", b"CapEff", b"CapBnd", b"CapAmb")
 
 
-def look(pid: int, writable: "list[bytes]") -> "list[str]":
-    """Return what is wrong with the sandbox whose pid 1 is held; empty where nothing is. Raises OSError."""
+def look(pid: int, writable: "list[bytes]", shared_places: "list[bytes]") -> "list[str]":
+    """Return what is wrong with the sandbox whose pid 1 is held; empty where nothing is. Raises OSError.
+
+    ``writable`` are the sized mounts; ``shared_places`` the ones where a directory of the host lies on purpose.
+    """
     own = [os.stat(f"/proc/self/ns/{name}").st_ino for name in NAMESPACES]
     shared = [
         name for name, inode in zip(NAMESPACES, own, strict=True) if os.stat(f"/proc/{pid}/ns/{name}").st_ino == inode
     ]
-    return faults_in(
-        read(pid, "status"), read(pid, "uid_map"), read(pid, "net/dev"), read(pid, "mountinfo"), writable, shared
-    )
+    status, uid_map, net_dev, mountinfo = (read(pid, name) for name in ("status", "uid_map", "net/dev", "mountinfo"))
+    return faults_in(status, uid_map, net_dev, mountinfo, writable, shared, shared_places)
 
 
 def read(pid: int, name: str) -> bytes:
@@ -38,9 +40,15 @@ def read(pid: int, name: str) -> bytes:
 
 
 def faults_in(
-    status: bytes, uid_map: bytes, net_dev: bytes, mountinfo: bytes, writable: "list[bytes]", shared: "list[str]"
+    status: bytes,
+    uid_map: bytes,
+    net_dev: bytes,
+    mountinfo: bytes,
+    writable: "list[bytes]",
+    shared: "list[str]",
+    shared_places: "list[bytes] | tuple[()]" = (),
 ) -> "list[str]":
-    """Return what is wrong, a phrase each (pure). ``shared`` are the namespaces that are ours too."""
+    """Return what is wrong, a phrase each (pure). ``shared`` are the namespaces that are ours too; the rest as for ``look``."""
     facts = facts_of(status)
     faults = [f"the {name} namespace is ours" for name in shared]
     if facts.get(b"NoNewPrivs") != b"1":
@@ -53,7 +61,7 @@ def faults_in(
     interfaces = [line.partition(b":")[0].strip() for line in net_dev.splitlines()[2:]]
     if interfaces != [b"lo"]:
         faults.append("there is another network interface than the loopback")
-    return faults + mount_faults(mountinfo, writable)
+    return faults + mount_faults(mountinfo, writable, shared_places)
 
 
 def facts_of(status: bytes) -> "dict[bytes, bytes]":
@@ -62,7 +70,9 @@ def facts_of(status: bytes) -> "dict[bytes, bytes]":
     return {name: value for name, _, value in pairs}
 
 
-def mount_faults(mountinfo: bytes, writable: "list[bytes]") -> "list[str]":
+def mount_faults(
+    mountinfo: bytes, writable: "list[bytes]", shared_places: "list[bytes] | tuple[()]" = ()
+) -> "list[str]":
     """Return mounts that can be written and were not meant to be, or where set-user-id files would count."""
     faults = []
     for line in mountinfo.splitlines():
@@ -71,7 +81,7 @@ def mount_faults(mountinfo: bytes, writable: "list[bytes]") -> "list[str]":
         name = target.decode("utf-8", "replace")
         if b"nosuid" not in options:
             faults.append(f"{name} would heed set-user-id files")
-        if b"ro" in options or target in DEVICES:
+        if b"ro" in options or target in DEVICES or target in shared_places:
             continue
         wanted = KINDS.get(target, b"tmpfs" if target in writable else b"")
         if kind != wanted:

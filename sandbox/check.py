@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterable
 
 from sandbox.errors import SpecInvalid
-from sandbox.spec import Dev, Directory, File, Mount, Proc, RoBind, SandboxSpec, Symlink, Tmpfs
+from sandbox.spec import Bind, Dev, Directory, File, Mount, Proc, RoBind, SandboxSpec, Symlink, Tmpfs
 
 MAX_MOUNTS = 400
 """Keeps the argument file far below bwrap's cap of 9000 arguments, and the descriptors passed below the kernel's 253."""
 MAX_DATA_FILES = 200
 MAX_LISTENERS = 8
+SHARED_PLACE = "/workspace"
+"""The one place where a directory of the host may be writable inside."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _HOSTNAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -35,11 +37,11 @@ def check_spec(spec: SandboxSpec) -> None:
         if target != "/" and not isinstance(places.get(target), Dev | Tmpfs):
             raise SpecInvalid("only a mount of its own can be made read-only", where=f"remount_ro {target}")
     for target in spec.handles:
-        if not isinstance(places.get(target), Tmpfs):
-            raise SpecInvalid("a handle can be had of a tmpfs only", where=f"handles {target}")
+        if not isinstance(places.get(target), Tmpfs | Bind):
+            raise SpecInvalid("a handle can be had of a writable mount only", where=f"handles {target}")
     check_path(spec.cwd, where="cwd")
     if not any(
-        isinstance(mount, Tmpfs | Directory | RoBind) and is_at_or_below(spec.cwd, mount.target)
+        isinstance(mount, Tmpfs | Directory | RoBind | Bind) and is_at_or_below(spec.cwd, mount.target)
         for mount in spec.mounts
     ):
         raise SpecInvalid("the working directory is in no mount", where=f"cwd {spec.cwd}")
@@ -95,6 +97,11 @@ def check_mounts(mounts: tuple[Mount, ...]) -> None:
         match mount:
             case RoBind():
                 check_source(mount.source, where=f"mount {mount.target}")
+            case Bind():
+                if mount.target != SHARED_PLACE:
+                    raise SpecInvalid(
+                        f"a directory of the host can be written at {SHARED_PLACE} only", where=f"mount {mount.target}"
+                    )
             case Symlink():
                 if not mount.to or _CONTROL.search(mount.to):
                     raise SpecInvalid("a link needs a plain target", where=f"mount {mount.target}")

@@ -99,13 +99,16 @@ def problem(omission: Omission) -> str:
 def collect(directory: int, caps: Caps | None = None) -> Workspace:
     """Read the tree below a directory handle. The handle stays the caller's.
 
-    Raises: CollectFailed where the directory itself cannot be read.
+    Raises: CollectFailed where the directory itself cannot be read, or the tree changes while it is read (a shared one can; facts/sandbox.md finding 6).
     """
     caps = caps or Caps()
     walk = Walk(directory, caps)
     budget = _Budget(caps)
     omitted: list[Omission] = []
-    entries = [_entry(visit, budget, omitted) for visit in walk]
+    try:
+        entries = [_entry(visit, budget, omitted) for visit in walk]
+    except OSError as error:
+        raise CollectFailed(f"the tree changed while it was read: {error.strerror}") from error
     entries.sort(key=lambda entry: entry.path)
     return Workspace(tuple(entries), tuple(sorted(walk.omitted + omitted, key=lambda omission: omission.path)))
 

@@ -46,7 +46,7 @@ class HeldLimits(BaseModel):
     open_files: Tier = "none"
     file_bytes: Tier = "none"
     disk: Tier = "tmpfs"
-    """Every writable place is a tmpfs with a size, so this one is structural."""
+    """Every writable place is a tmpfs with a size, so this one is structural; ``none`` where a directory of the host is shared (A13)."""
     values: Mapping[str, int] = {}
     """Read-back: ``processes``, ``open_files``, ``file_bytes``, ``core_bytes``, ``memory_bytes`` as the kernel has them; an absent key is unlimited or unread."""
 

@@ -71,13 +71,19 @@ def is_settled(pid: int, owner: int) -> bool:
         return False
 
 
-def open_handle(pid: int, path: bytes) -> int:
+def open_handle(pid: int, path: bytes, shared: "dict[bytes, tuple[int, int]] | None" = None) -> int:
     """Open a directory of the sandbox from outside, and prove that it is the sandbox's tmpfs and not a host directory of that name.
 
-    Raises OSError.
+    ``shared`` has the device and inode of those that are a directory of the host on purpose: they must be that very one. Raises OSError.
     """
     handle = os.open(b"/proc/%d/root%s" % (pid, path), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    device = os.fstat(handle).st_dev
+    found = os.fstat(handle)
+    if shared is not None and path in shared:
+        if (found.st_dev, found.st_ino) != shared[path]:
+            os.close(handle)
+            raise OSError(f"{path.decode('utf-8', 'replace')} is not the directory that was to be shared")
+        return handle
+    device = found.st_dev
     wanted = b"%d:%d" % (os.major(device), os.minor(device))
     kind = b""
     with open(f"/proc/{pid}/mountinfo", "rb") as file:

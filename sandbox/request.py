@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sandbox.argv import Descriptors, bwrap_args, data_of
-from sandbox.errors import SandboxSetupFailed
-from sandbox.spec import Dev, Proc, RoBind, SandboxSpec, Tmpfs
+from sandbox.errors import SandboxSetupFailed, SpecInvalid
+from sandbox.spec import Bind, Dev, Proc, RoBind, SandboxSpec, Tmpfs
 
 FD_BASE = 512
 """Equals box.FD_BASE. bwrap finds its status at FD_BASE - 1, the hold at FD_BASE, its arguments next, then the data."""
@@ -23,11 +23,23 @@ CORE_BYTES = 1
 class Request:
     """Descriptors for one start, ours until ``close``."""
 
-    def __init__(self, spec: SandboxSpec, *, sources: Mapping[str, str], bwrap: Path, wall_clock_s: float) -> None:
-        """Make them all.
+    def __init__(
+        self,
+        spec: SandboxSpec,
+        *,
+        sources: Mapping[str, str],
+        bwrap: Path,
+        wall_clock_s: float,
+        directories: Mapping[str, int] | None = None,
+    ) -> None:
+        """Make them all. ``directories`` are the open directories of the spec's ``Bind`` mounts, by name; they stay the caller's.
 
         Raises: SpecInvalid.
         """
+        opened = directories or {}
+        for mount in spec.mounts:
+            if isinstance(mount, Bind) and mount.source[1:] not in opened:
+                raise SpecInvalid(f"{mount.source} was given no directory", where=f"mount {mount.target}")
         self.descriptors: list[int] = []
         masks = present_masks(spec)
         data = data_of(spec, masks)
@@ -36,11 +48,12 @@ class Request:
         )
         args = bwrap_args(spec, numbers, sources=sources, masks=masks)
         try:
-            self._add(memory_file("request", words(request_fields(spec, bwrap, wall_clock_s))))
+            self._add(memory_file("request", words(request_fields(spec, bwrap, wall_clock_s, opened))))
             self._add(hold_pipe())
             self._add(memory_file("arguments", words(os.fsencode(arg) for arg in args)))
             for entry in data:
-                self._add(memory_file("data", entry.content))
+                shared = entry.content is None
+                self._add(os.dup(opened[entry.name]) if shared else memory_file("data", entry.content or b""))
         except BaseException:
             self.close()
             raise
@@ -58,8 +71,8 @@ class Request:
             os.close(self.descriptors.pop())
 
 
-def request_fields(spec: SandboxSpec, bwrap: Path, wall_clock_s: float) -> list[bytes]:
-    """Return the request's ``key=value`` fields (pure)."""
+def request_fields(spec: SandboxSpec, bwrap: Path, wall_clock_s: float, opened: Mapping[str, int]) -> list[bytes]:
+    """Return the request's ``key=value`` fields. A shared directory is told with its device and inode, by which it is known again inside."""
     fields = [b"bwrap=" + os.fsencode(bwrap), b"wall_s=%r" % wall_clock_s]
     fields += [b"port=%d" % listener.port for listener in (spec.network, *spec.further) if listener is not None]
     fields += [b"arg=" + os.fsencode(arg) for arg in spec.argv]
@@ -71,6 +84,10 @@ def request_fields(spec: SandboxSpec, bwrap: Path, wall_clock_s: float) -> list[
     fields.append(b"core_bytes=%d" % CORE_BYTES)
     fields.append(b"memory_bytes=%d" % limits.memory_bytes)
     fields += [b"writable=" + os.fsencode(path) for path in writable_places(spec)]
+    for mount in spec.mounts:
+        if isinstance(mount, Bind):
+            found = os.fstat(opened[mount.source[1:]])
+            fields.append(b"shared=%d:%d:" % (found.st_dev, found.st_ino) + os.fsencode(mount.target))
     if spec.seccomp is not None:
         fields.append(b"filtered=1")
     return fields

@@ -26,7 +26,7 @@ from sandbox.errors import SandboxError, SandboxSetupFailed, SandboxUnavailable
 from sandbox.limits import HeldLimits, held_limits
 from sandbox.process import Host, Supervisor
 from sandbox.request import Request, resolve_sources
-from sandbox.spec import SandboxSpec
+from sandbox.spec import Bind, SandboxSpec
 from sandbox.streams import Capped, Drain, Ends, Feed
 
 ANSWER_S = 60.0
@@ -73,18 +73,20 @@ def start(
     stderr_cap: int = 1 << 20,
     wall_clock_s: float = 600.0,
     sources: Mapping[str, Path] | None = None,
+    directories: Mapping[str, int] | None = None,
 ) -> Running:
     """Bring the sandbox up and hold its program.
 
     ``stdin`` is the whole of it, or an iterable of pieces that ends by itself. ``on_stdout`` is called from a thread of its own, with at most ``stdout_cap`` bytes in all; more ends the run (``output-limit``). The wall clock counts from the release.
-    ``sources`` gives each ``@name`` of the description its path.
+    ``sources`` gives each ``@name`` of the description its path, ``directories`` those of writable binds their open directory.
     Raises: SpecInvalid; SandboxUnavailable (this host cannot); SandboxSetupFailed (this sandbox did not come up). The supervisor is closed then.
     """
     running = None
     try:
         check_spec(spec)
         paths = resolve_sources(spec, sources or {})
-        request = Request(spec, sources=paths, bwrap=supervisor.host.bwrap, wall_clock_s=wall_clock_s)
+        bwrap = supervisor.host.bwrap
+        request = Request(spec, sources=paths, bwrap=bwrap, wall_clock_s=wall_clock_s, directories=directories)
         try:
             running = Running(supervisor, spec, on_stdout, stdout_cap, stderr_cap)
             running.bring_up(request, Feed(stdin))
@@ -145,6 +147,8 @@ class Running:
             self._raise_failure(fields)
         self._setup_s = int(fields[1]) / 1e6
         self._limits = held_limits(self._spec.limits, parse_limits(fields[2:]))
+        if any(isinstance(mount, Bind) for mount in self._spec.mounts):
+            self._limits = self._limits.model_copy(update={"disk": "none"})  # the host's disk has no bound of ours
         self._pid1 = descriptors.pop(0)
         if self._spec.network is not None:
             self.listener = socket.socket(fileno=descriptors.pop(0))

@@ -35,6 +35,18 @@ class RoBind(Value):
     target: str
 
 
+class Bind(Value):
+    """A host directory that the program may write to: for debugging only, since what is left there stays (A13).
+
+    It is given as an open directory, so that no path is looked up between the check of it and the start.
+    """
+
+    kind: Literal["bind"] = "bind"
+    source: Annotated[str, Field(pattern=r"^@[a-z][a-z0-9-]*$")]
+    """``@name``, given its open directory at start."""
+    target: str
+
+
 class Tmpfs(Value):
     """An empty writable directory in memory, gone with the sandbox."""
 
@@ -96,7 +108,7 @@ class Dev(Value):
     shm_bytes: Annotated[int, Field(ge=4096, le=1 << 40)] = 64 * 1024 * 1024
 
 
-Mount = Annotated[RoBind | Tmpfs | File | Directory | Symlink | Proc | Dev, Field(discriminator="kind")]
+Mount = Annotated[RoBind | Bind | Tmpfs | File | Directory | Symlink | Proc | Dev, Field(discriminator="kind")]
 
 
 class Listener(Value):
@@ -129,7 +141,7 @@ class SandboxSpec(Value):
     seccomp: bytes | None = None
     """A compiled BPF program, loaded just before the program starts."""
     handles: tuple[str, ...] = ()
-    """Writable tmpfs mounts whose directory handles the caller gets, in this order."""
+    """Writable mounts whose directory handles the caller gets, in this order."""
 
     def describe(self) -> str:
         """Return the sandbox in words, a line a fact, for people and for the attempt. Tells no content of files and no value of variables."""
@@ -179,6 +191,8 @@ def describe_mount(mount: Mount) -> str:
     match mount:
         case RoBind():
             return f"{mount.target}: {mount.source}, read-only"
+        case Bind():
+            return f"{mount.target}: a directory of the host, writable, shared for debugging"
         case Tmpfs():
             return f"{mount.target}: empty, writable, {size(mount.size_bytes)} of memory, mode {mount.mode:04o}"
         case File():

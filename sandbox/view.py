@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sandbox.limits import Limits
-from sandbox.spec import Dev, Directory, File, Listener, Mount, Proc, RoBind, SandboxSpec, Symlink, Tmpfs
+from sandbox.spec import Bind, Dev, Directory, File, Listener, Mount, Proc, RoBind, SandboxSpec, Symlink, Tmpfs
 
 MIB = 1024 * 1024
 HOME = "/home/eval"
@@ -42,13 +42,14 @@ def build_view(
     further_ports: Sequence[int] = (),
     limits: Limits | None = None,
     seccomp: bytes | None = None,
+    workspace: Bind | None = None,
 ) -> SandboxSpec:
     """Return the sandbox every program gets.
 
     ``system`` is the read-only system (rootfs.py), whose entries below /etc are placed after our own /etc. ``local_names`` are host names that mean 127.0.0.1.
     ``home_files`` are seeded into the home, writable, by their path below it: a program that replaces one by rename finds an ordinary file (cases D08).
     ``binds`` are further read-only trees and ``files`` further files made from bytes; their parents in the home or at the top are made here. ``further_ports`` are
-    those of listeners beside ``port``.
+    those of listeners beside ``port``. ``workspace`` is a directory of the host in the place of the one in memory, for debugging only.
     """
     hosts = " ".join(["localhost", *local_names])
     own: list[Mount] = [
@@ -57,7 +58,7 @@ def build_view(
         Tmpfs(target=TMP, size_bytes=TMP_BYTES, mode=0o1777),
         Directory(target="/home"),
         Tmpfs(target=HOME, size_bytes=HOME_BYTES, mode=0o700),
-        Tmpfs(target=WORKSPACE, size_bytes=WORKSPACE_BYTES, mode=0o755),
+        workspace or Tmpfs(target=WORKSPACE, size_bytes=WORKSPACE_BYTES, mode=0o755),
         Directory(target="/etc"),
         File(target="/etc/hosts", content=f"127.0.0.1 {hosts}\n".encode("ascii"), mode=0o444),
         File(target="/etc/passwd", content=_PASSWD, mode=0o444),

@@ -7,11 +7,12 @@ a bug too, is that run's row and stops no other. Rows come out in the order of t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +54,21 @@ class Request:
     """How attempts are judged and graded; None leaves them ungraded."""
     require_limits: tuple[str, ...] = ()
     """Limits without which no run starts."""
+    shared_workspace: Path | None = None
+    """A directory of the host that is the workspace of the one run, for debugging (A13)."""
 
 
 def run_batch(request: Request, story: Story) -> int:
     """Run everything that was asked for, and judge and grade what was measured; return the exit code (B11)."""
     jobs = load_jobs(request)
     machine = open_machine(request.environ, request.require_limits)
+    with contextlib.ExitStack() as held:
+        if request.shared_workspace is not None:
+            jobs = [share(jobs[0], request, machine, held)]
+        return _run_jobs(jobs, request, machine, story)
+
+
+def _run_jobs(jobs: list[Job], request: Request, machine: Machine, story: Story) -> int:
     if len(jobs) > 1:
         _plan_all(jobs, machine)  # a fault in the last fixture is found before the first is paid
     cancelled = threading.Event()
@@ -131,7 +141,11 @@ def _defect(bug: Exception) -> RunnerError:
 
 def prepare(request: Request) -> list[Plan]:
     """Return the plans of everything that was asked for; no model call is made and nothing is written but a private directory that is removed (B16)."""
-    return _plan_all(load_jobs(request), open_machine(request.environ))
+    jobs, machine = load_jobs(request), open_machine(request.environ)
+    with contextlib.ExitStack() as held:
+        if request.shared_workspace is not None:
+            share(jobs[0], request, machine, held)  # refused here as it would be in a run
+        return _plan_all(jobs, machine)
 
 
 def _plan_all(jobs: list[Job], machine: Machine) -> list[Plan]:
@@ -184,10 +198,11 @@ def load_jobs(request: Request) -> list[Job]:
     from runner.plan import PlanOptions
     from runner.profile import validate_fixture
 
-    if request.keep is not None and (request.repeat > 1 or len(request.names) != 1):
-        raise SettingInvalid(
-            "--keep goes with one run of one fixture", where="--keep", hint="name one fixture, without --repeat"
-        )
+    for option, place in (("--keep", request.keep), ("--shared-workspace", request.shared_workspace)):
+        if place is not None and (request.repeat > 1 or len(request.names) != 1):
+            raise SettingInvalid(
+                f"{option} goes with one run of one fixture", where=option, hint="name one fixture, without --repeat"
+            )
     if request.keep is not None:
         check_keep(request.keep)
     check_out(request.out)
@@ -211,6 +226,7 @@ def load_jobs(request: Request) -> list[Job]:
                 repeat=repeat,
                 max_usd=request.max_usd,
                 timeout_s=request.timeout_s,
+                shared_workspace=request.shared_workspace is not None,
             )
             jobs.append(
                 Job(
@@ -227,6 +243,18 @@ def load_jobs(request: Request) -> list[Job]:
                 )
             )
     return jobs
+
+
+def share(job: Job, request: Request, machine: Machine, held: contextlib.ExitStack) -> Job:
+    """Return the job with the shared workspace, open until ``held`` is closed. Raises: SettingInvalid."""
+    from runner.shared_workspace import open_shared
+
+    assert request.shared_workspace is not None
+    shared = open_shared(request.shared_workspace, identity=machine.host.identity, environ=request.environ)
+    held.callback(shared.close)
+    if request.keep is not None and shared.path in (kept := Path(os.path.abspath(request.keep)), *kept.parents):
+        raise SettingInvalid("--keep lies in the shared workspace", where=str(request.keep), hint="name another place")
+    return replace(job, shared=shared)
 
 
 def fixture_paths(request: Request) -> list[Path]:

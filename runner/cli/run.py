@@ -122,6 +122,12 @@ def limits_of(_: click.Context, option: click.Parameter, value: str | None) -> t
     metavar="DIR",
     help="Copy workspace and home out after the run, for diagnosis; DIR must be new or empty.",
 )
+@click.option(
+    "--shared-workspace",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="For debugging only: DIR, empty and made to be thrown away, is the workspace of one run and keeps what the run leaves.",
+)
 @click.option("--no-grade", is_flag=True, help="Keep the attempts and stop: no judge, no checks, no verdict.")
 @click.option("--no-judge", is_flag=True, help="Grade by checks alone; the rubric stays unjudged.")
 @click.option(
@@ -178,6 +184,7 @@ def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
         out=options["out"] or default_out(environ),
         keep=options["keep"],
         environ=environ,
+        shared_workspace=options["shared_workspace"],
         require_limits=options["require_limits"],
         grading=None
         if options["no_grade"]

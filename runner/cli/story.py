@@ -200,11 +200,18 @@ def _facts(attempted: Attempted) -> list[str]:
     refused = f", {requests['refused']} refused" if requests["refused"] else ""
     cost = f"USD {row['cost_usd']:.4f} at list prices" if row["cost_usd"] is not None else "none known"
     paid = " (nothing was paid: scripted)" if row["provider"] == "scripted" else ""
+    place = (
+        "home in memory, workspace a directory of this host"
+        if plan.shared_workspace
+        else "home and workspace in memory"
+    )
+    debug = ["  DEBUG      the workspace is shared with this host; not for results"] if plan.shared_workspace else []
     return [
         f"  ran        skill {plan.unit.skill} by {plan.invocation}, Claude CLI {claude.get('version')} ({plan.launch.setting}), Node {node.get('version')} pinned",
-        f"  in         bubblewrap, root file system: {row['rootfs']} ({'pinned' if row['rootfs'] == 'nix' else 'not pinned'}), home and workspace in memory, network: the gate only ({row['gate_mode']})",
+        f"  in         bubblewrap, root file system: {row['rootfs']} ({'pinned' if row['rootfs'] == 'nix' else 'not pinned'}), {place}, network: the gate only ({row['gate_mode']})",
         f"  evidence   skill {row['skill_state']}: transcript {_WORDS[witnesses['transcript']]}, wire {_WORDS[witnesses['wire']]}; {requests['sent']} requests{refused}, {row['rounds']} rounds",
         f"  model      {plan.model} -> {', '.join(row['model']['wire']) or 'none asked'}",
         f"  took       {row['duration_s']:.1f} s, cost {cost}{paid}",
+        *debug,
         *(f"  note       {note}" for note in row["notes"]),
     ]

@@ -88,6 +88,7 @@ class _Job:
     out: Path
     real_key: str | None = field(repr=False)
     keep_dir: Path | None = None
+    shared: None = None
 
 
 def candidate_of(subject: Subject, out: Path | None = None) -> Candidate:

@@ -105,6 +105,8 @@ def key_facts(row: Mapping[str, Any], plan: RunPlan) -> Pairs:
     """Return the strip of facts below the verdict."""
     witnesses, requests, model = (mapping(row.get(name)) for name in ("witnesses", "requests", "model"))
     facts = []
+    if plan.shared_workspace:
+        facts.append(("Debug", "the workspace was a directory of the host, shared for debugging; not for results"))
     if isinstance(plan, Plan):
         facts.append(("Skill", f"{plan.unit.skill}: {text_of(row.get('skill_state')) or 'none required'}"))
         told = (f"{name} {_WITNESS[_flag(witnesses, name)]}" for name in ("transcript", "wire"))
