@@ -15,6 +15,7 @@
   "gnused"
   "mkShell"
   "nodejs_24"
+  "openssh"
   "patchelf"
   "python313"
   "python313Packages.pip"

@@ -126,7 +126,7 @@ in
   # The rooms of rooms.json, which says of each other room where it is proved instead. The package's pins are laid into the checkout, so that a test that needs the tools
   # finds them. Left out by name: the simulator's command, whose first line names /bin/bash, which a build does not have; set-id files, which Nix's filter of system
   # calls forbids; tools that are missing, which with pins they never are.
-  unit = check "unit" { nativeBuildInputs = [ pkgs.bubblewrap ]; } ''
+  unit = check "unit" { nativeBuildInputs = [ pkgs.bubblewrap pkgs.openssh ]; } ''
     ${inTests}
     cp ${program.pins} sandbox/toolchain/pins.json
     $python -P -m pytest -p no:cacheprovider --basetemp=$TMPDIR/t -q -m 'not nix and not systemd and not bench' \

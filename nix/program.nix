@@ -28,6 +28,7 @@ let
       programs = {
         bwrap = "${pkgs.bubblewrap}/bin/bwrap";
         python = python.program;
+        ssh_keygen = "${pkgs.openssh}/bin/ssh-keygen";
       };
       loader = "${pkgs.glibc}/lib/${rootfs.loaderName}";
       libraries = rootfs.libraries;

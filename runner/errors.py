@@ -11,6 +11,7 @@ only ever mean *error* (exit 2): pass and fail are values.
     ├─ GradingError       an answer could not be graded: GraderFault NotJudged
     ├─ GateError          the provider side could not be set up: GateUnavailable PriceUnknown KeyMissing
     ├─ SimulatorUnavailable  the simulated service did not come up, or died
+    ├─ SigningError       a signature could not be made or looked at: SigningUnavailable SigningFailed
     ├─ ReproduceImpossible  an attempt cannot be run again and compared
     └─ SandboxFailure     wraps what sandbox/ raised
 """
@@ -189,6 +190,24 @@ class SimulatorUnavailable(RunnerError):
     """The simulated service did not come up, or died; nothing of its run is measured (B14)."""
 
     code = "simulator-unavailable"
+
+
+class SigningError(RunnerError):
+    """A signature could not be made or looked at."""
+
+    code = "signing-error"
+
+
+class SigningUnavailable(SigningError):
+    """``ssh-keygen`` is not installed, or cannot be started."""
+
+    code = "ssh-keygen-missing"
+
+
+class SigningFailed(SigningError):
+    """A key did not sign: wrong passphrase and nobody to ask, no such key, an agent that refuses."""
+
+    code = "signing-failed"
 
 
 class ReproduceImpossible(RunnerError):

@@ -25,6 +25,7 @@ class Programs:
 
     bwrap: Path = Path("/usr/bin/bwrap")
     python: Path = Path("/usr/bin/python3")
+    ssh_keygen: Path = Path("/usr/bin/ssh-keygen")
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ def parse_pins(data: bytes) -> Pins:
     trees, programs, libraries = found["trees"], found["programs"], found["libraries"]
     if not isinstance(trees, dict) or set(trees) != {"agent", "grader"}:
         raise ValueError("trees are agent and grader")
-    if not isinstance(programs, dict) or set(programs) != {"bwrap", "python"}:
-        raise ValueError("programs are bwrap and python")
+    if not isinstance(programs, dict) or set(programs) != {"bwrap", "python", "ssh_keygen"}:
+        raise ValueError("programs are bwrap, python and ssh_keygen")
     if not isinstance(libraries, list) or not libraries:
         raise ValueError("libraries are directories, at least one")
     if not isinstance(found["system"], str):
@@ -86,7 +87,7 @@ def parse_pins(data: bytes) -> Pins:
         system=found["system"],
         store=_path(found["store"]),
         trees={kind: Path(_path(tree)) for kind, tree in trees.items()},
-        programs=Programs(Path(_path(programs["bwrap"])), Path(_path(programs["python"]))),
+        programs=Programs(**{name: Path(_path(program)) for name, program in programs.items()}),
         loader=Path(_path(found["loader"])),
         libraries=tuple(_path(directory) for directory in libraries),
         rootfs=Path(_path(found["rootfs"])),

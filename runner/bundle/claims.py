@@ -1,24 +1,38 @@
-"""What can be claimed of an attempt file: one statement a claim, never one green tick for all (facts/replay.md §2, V0–V2).
+"""What can be claimed of an attempt file: one statement a claim, never one green tick for all (facts/replay.md §2, V0–V5; ADR 0013).
 
-Boundary: reads one file; what is outside it (installed tools, recomputing the outcome) comes in as functions. Not here: printing (runner/cli/verify.py).
+Boundary: reads one file; what is outside it (installed tools, recomputing the outcome, a signature) comes in as functions. Not here: printing (runner/cli/verify.py).
 Rules: ``held`` was checked and is so, ``broken`` was checked and is not so, ``unknown`` could not be checked, and says why. A file that is not intact gives no
-evidence for anything else, so that everything after it is ``unknown``. If a claim is added, add it to ``CLAIMS`` in the order in which people read them.
+evidence for anything else, so that everything after it is ``unknown``, but for a signature beside it, which then is none of this file. What takes a run to know (grades, requests, results) is
+never guessed from the file: it is ``unknown`` and names the command that finds out. If a claim is added, add it to ``CLAIMS`` in the order in which people read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from runner.bundle.format import PLAN_PART
 from runner.bundle.reader import Attempt, open_attempt
+from runner.bundle.version1 import is_version1, read_version1
 from runner.canonical import sha256_hex
 from runner.errors import BundleCorrupt, BundleError, BundleUnsupported, InputMissing, RunnerError
 
 Status = Literal["held", "broken", "unknown"]
-CLAIMS = ("intact", "format", "plan", "toolchain", "evidence", "records", "signature")
+CLAIMS = (
+    "intact",
+    "format",
+    "plan",
+    "toolchain",
+    "evidence",
+    "records",
+    "trace",
+    "signature",
+    "grades",
+    "requests",
+    "results",
+)
 _TOOLCHAIN_PART = "toolchain.json"
 
 Recheck = Callable[[Attempt], Status]
@@ -27,6 +41,12 @@ CompareToolchain = Callable[[object], tuple[Status, str]]
 """Compares the attempt's ``toolchain.json`` with what is pinned and installed; returns the status and its reason."""
 CheckRecords = Callable[[Attempt], tuple[Status, str]]
 """Checks that the attempt's records agree with each other and its output is the recorded one, or a negative control's; returns the status and its reason."""
+
+
+CheckTrace = Callable[[Attempt], tuple[Status, str]]
+"""Recomputes the tool trace of a simulated service from its contract and the recorded calls; returns the status and its reason."""
+CheckSignature = Callable[[Path, str | None], tuple[Status, str]]
+"""Says who signed the attempt in a file, given its id, or None where it is not intact; returns the status and its reason."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +80,19 @@ def verify_attempt(
     compare_toolchain: CompareToolchain | None,
     recheck: Recheck | None,
     check_records: CheckRecords | None = None,
+    check_trace: CheckTrace | None = None,
+    check_signature: CheckSignature | None = None,
 ) -> Verification:
     """Check every claim on one attempt file. Whatever is wrong with the file is in the result; nothing is raised for it."""
     try:
+        if is_version1(path):
+            return _version1(path, check_signature)
         attempt = open_attempt(path)
     except BundleUnsupported as error:
         return _unusable(path, error, Claim("format", "broken", error.message))
     except BundleCorrupt as error:
-        return _unusable(path, error, Claim("intact", "broken", f"{error.where}: {error.message}"))
+        intact = Claim("intact", "broken", f"{error.where}: {error.message}")
+        return _unusable(path, error, intact, _signature(path, None, check_signature))
     except InputMissing as error:
         return _unusable(path, error)
     size = sum(part.bytes for part in attempt.manifest.parts)
@@ -78,17 +103,37 @@ def verify_attempt(
         _toolchain(attempt, compare_toolchain),
         _evidence(attempt, recheck),
         _records(attempt, check_records),
-        Claim("signature", "unknown", "the attempt carries no signature"),
+        _trace(attempt, check_trace),
+        _signature(path, attempt.id, check_signature),
+        *_for_a_run(attempt),
     )
     return Verification(path, attempt.id, claims)
 
 
-def _unusable(path: Path, error: RunnerError, broken: Claim | None = None) -> Verification:
-    rest = "not checked: the file cannot be used"
-    claims = tuple(
-        broken if broken is not None and broken.name == name else Claim(name, "unknown", rest) for name in CLAIMS
+def _version1(path: Path, check_signature: CheckSignature | None) -> Verification:
+    attempt_id, found = read_version1(path)
+    control = found.negative_control
+    told = "output and generation record agree"
+    if control is not None:
+        told = f"a negative control of the output {control.parent_output_sha256[:12]}: {control.reason}"
+    known = (
+        Claim("intact", "held", "every digest that the file holds"),
+        Claim("format", "held", f"{found.format} version {found.format_version}"),
+        Claim("records", "held", told),
+        _signature(path, attempt_id, check_signature),
+        Claim("grades", "unknown", _GRADES),
     )
-    return Verification(path, None, claims, error)
+    return Verification(path, attempt_id, _all(known, "attempts of version 1 hold nothing to check it by"))
+
+
+def _unusable(path: Path, error: RunnerError, *known: Claim) -> Verification:
+    return Verification(path, None, _all(known, "not checked: the file cannot be used"), error)
+
+
+def _all(known: Sequence[Claim], rest: str) -> tuple[Claim, ...]:
+    """Return all claims in their order; those that are not known are unknown for the reason given."""
+    by_name = {claim.name: claim for claim in known}
+    return tuple(by_name.get(name) or Claim(name, "unknown", rest) for name in CLAIMS)
 
 
 def _format(attempt: Attempt) -> Claim:
@@ -116,6 +161,41 @@ def _toolchain(attempt: Attempt, compare: CompareToolchain | None) -> Claim:
         return Claim("toolchain", *compare(attempt.json(_TOOLCHAIN_PART)))
     except BundleError as error:
         return Claim("toolchain", "broken", error.message)
+
+
+def _trace(attempt: Attempt, check: CheckTrace | None) -> Claim:
+    if check is None:
+        return Claim("trace", "unknown", "the tool trace was not recomputed")
+    try:
+        return Claim("trace", *check(attempt))
+    except BundleError as error:
+        return Claim("trace", "broken", f"{error.where}: {error.message}")
+
+
+def _signature(path: Path, attempt_id: str | None, check: CheckSignature | None) -> Claim:
+    if check is None:
+        return Claim("signature", "unknown", "no signature was looked for")
+    return Claim("signature", *check(path, attempt_id))
+
+
+_GRADES = "takes the graders: hermeval replay grades the saved output again"
+_REQUESTS = "takes a run: hermeval reproduce runs the CLI again and compares its requests with the recorded ones"
+_RESULTS = "takes a run: hermeval reproduce compares output, workspace, tool trace and evidence too"
+
+
+def _for_a_run(attempt: Attempt) -> tuple[Claim, ...]:
+    """Return what cannot be known from the file (V3, V4, V5), and how to find out."""
+    try:
+        exchanges = any(exchange.kind == "inference" for exchange in attempt.exchanges())
+    except BundleError:
+        exchanges = False
+    judge = attempt.manifest.summary.get("kind") == "judge"
+    bare = "the attempt holds no exchanges to run it again on"
+    return (
+        Claim("grades", "unknown", "a judge's attempt has no grades of its own" if judge else _GRADES),
+        Claim("requests", "unknown", _REQUESTS if exchanges else bare),
+        Claim("results", "unknown", _RESULTS if exchanges else bare),
+    )
 
 
 def _evidence(attempt: Attempt, recheck: Recheck | None) -> Claim:

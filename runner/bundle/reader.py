@@ -55,7 +55,7 @@ def read_manifest(path: Path | str) -> Manifest:
         BundleCorrupt: the first frame is no manifest.
         BundleUnsupported: a format version that this release does not know.
     """
-    with _opened(path) as (fd, size):
+    with opened(path) as (fd, size):
         return parse_manifest(_first_frame(fd, size))
 
 
@@ -67,7 +67,7 @@ def open_attempt(path: Path) -> Attempt:
         BundleCorrupt: ``where`` is ``manifest`` or ``part NAME``.
         BundleUnsupported: a format version that this release does not know.
     """
-    with _opened(path) as (fd, size):
+    with opened(path) as (fd, size):
         try:
             frames = _read_index(fd, size)
         except BundleCorrupt:
@@ -121,7 +121,7 @@ class Attempt:
         """
         if name not in self._places:
             raise corrupt_part(name, "the manifest does not name it")
-        with _opened(self.path) as (fd, _):
+        with opened(self.path) as (fd, _):
             return b"".join(_part_pieces(fd, self._places[name]))
 
     def json(self, name: str) -> object:
@@ -157,7 +157,8 @@ _THREAD = _PerThread()
 
 
 @contextmanager
-def _opened(path: Path | str) -> Iterator[tuple[int, int]]:
+def opened(path: Path | str) -> Iterator[tuple[int, int]]:
+    """Open a regular file to read, never waiting for a pipe; gives its descriptor and its size. Raises: InputMissing, also for what goes wrong while it is open."""
     try:
         # O_NONBLOCK: opening a fifo must not wait for a writer.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -7,6 +7,7 @@ Its digests are checked like any other's; the generation record names the output
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 
 from runner.bundle.format import FORMAT
+from runner.bundle.reader import opened
 from runner.canonical import sha256_hex
 from runner.errors import BundleCorrupt, InputMissing
 from runner.strict_json import StrictJsonError, parse_strict
@@ -53,25 +55,22 @@ class Version1(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     negative_control: NegativeControl | None = None
 
 
-def is_version1(path: Path) -> bool:
-    """Whether a file begins as an attempt of version 1 does: with a JSON object and not with a zstd frame. False for a file that cannot be read."""
+def is_version1(path: Path | str) -> bool:
+    """Whether a file begins as an attempt of version 1 does: with a JSON object and not with a zstd frame. False for what is no file (a pipe is not waited for) or cannot be read."""
     try:
-        with path.open("rb") as file:
-            return file.read(64).lstrip().startswith(b"{")
-    except OSError:
+        with opened(path) as (fd, _):
+            return os.pread(fd, 64, 0).lstrip().startswith(b"{")
+    except InputMissing:
         return False
 
 
-def read_version1(path: Path) -> tuple[str, Version1]:
+def read_version1(path: Path | str) -> tuple[str, Version1]:
     """Return an attempt of version 1 and its id, the sha256 of the file.
 
     Raises: InputMissing; BundleCorrupt where it does not follow its schema or a digest does not hold.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputMissing(f"the attempt cannot be read: {error.strerror}", where=str(path)) from error
+    with opened(path) as (fd, size), os.fdopen(fd, "rb", closefd=False) as file:
+        data = file.read(min(size, MAX_BYTES) + 1)
     try:
         found = msgspec.convert(parse_strict(data, max_bytes=MAX_BYTES, max_depth=64), Version1)
     except StrictJsonError as error:
@@ -98,5 +97,5 @@ def read_version1(path: Path) -> tuple[str, Version1]:
     return sha256_hex(data), found
 
 
-def _corrupt(path: Path, why: str, pointer: str = "") -> BundleCorrupt:
+def _corrupt(path: Path | str, why: str, pointer: str = "") -> BundleCorrupt:
     return BundleCorrupt(f"the attempt of version 1 cannot be trusted: {why}", where=f"{path}#{pointer}", hint=_HINT)

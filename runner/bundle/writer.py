@@ -1,20 +1,13 @@
 """Save an attempt: whole under its final name, or not at all.
 
 Boundary: writes one file into the given directory. Not here: the format (format.py), what goes in (runner/attempt.py).
-Rules: a temporary name in the same directory, fsync, a link that never replaces anything, fsync of the directory. A writer holds a lock on its temporary file
-for as long as it lives, so that leftovers of killed writers can be told from the files of living ones: only what is unlocked and older than
-``LEFTOVER_AGE_S`` is removed, by the next write. Ages are compared on the file system's own clock.
+Rules: nothing is ever replaced, and nothing of a killed writer stays (runner/whole_file.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import hashlib
-import os
-import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,15 +28,16 @@ from runner.bundle.format import (
     part_rank,
 )
 from runner.canonical import sha256_hex
-from runner.errors import BundleExists, BundleUnwritable
+from runner.errors import BundleUnwritable
+from runner.whole_file import leftovers_of, publish, whole_file
+
+__all__ = ["AttemptContent", "encode_file", "publish", "write_attempt"]
 
 if TYPE_CHECKING:
     from runner.gate.exchange import Exchange
 
-LEFTOVER_AGE_S = 60
 _LEVEL = 3
-_TEMPORARY = re.compile(r"\.[a-z0-9-]+-[0-9a-f]{12}\.attempt\.[0-9a-f]{16}\.tmp\Z")
-_RENAME_NOREPLACE = 1
+_LEFTOVERS = leftovers_of(r"[a-z0-9-]+-[0-9a-f]{12}\.attempt")
 _FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -142,21 +136,10 @@ def _pieces(source: bytes | Path) -> Iterator[bytes]:
 
 
 def _write(final: Path, manifest: bytes, parts: Sequence[tuple[PartRecord, bytes | Path]]) -> None:
-    temporary = final.with_name(f".{final.name}.{os.urandom(8).hex()}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    try:
-        with os.fdopen(fd, "wb", buffering=1 << 20) as file:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            _remove_leftovers(final.parent, os.fstat(fd).st_mtime_ns)
-            for piece in encode_file(manifest, parts):
-                file.write(piece)
-            file.flush()
-            os.fsync(fd)
-            publish(temporary, final)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-    _sync_directory(final.parent)
+    with whole_file(final.parent, final.name, kind=_LEFTOVERS) as whole:
+        for piece in encode_file(manifest, parts):
+            whole.file.write(piece)
+        whole.publish(final)
 
 
 def encode_file(manifest: bytes, parts: Sequence[tuple[PartRecord, bytes | Path]]) -> Iterator[bytes]:
@@ -184,60 +167,3 @@ def encode_file(manifest: bytes, parts: Sequence[tuple[PartRecord, bytes | Path]
         if size != record.bytes or digest.hexdigest() != record.sha256:
             raise BundleUnwritable(f"part {record.name!a} changed while the attempt was saved", where=str(source))
     yield encode_index(frames)
-
-
-def publish(temporary: Path, final: Path) -> None:
-    """Give a whole file its final name, which must be free; the temporary name may stay. Raises: BundleExists, OSError."""
-    try:
-        os.link(temporary, final)
-    except FileExistsError:
-        raise BundleExists("this attempt is there already; nothing was overwritten", where=str(final)) from None
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-            raise
-        _rename_without_replacing(temporary, final)  # a file system without hard links
-
-
-def _rename_without_replacing(temporary: Path, final: Path) -> None:
-    import ctypes  # late: rare
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    at_cwd = ctypes.c_int(-100)
-    if (
-        libc.renameat2(at_cwd, os.fsencode(temporary), at_cwd, os.fsencode(final), ctypes.c_uint(_RENAME_NOREPLACE))
-        == 0
-    ):
-        return
-    code = ctypes.get_errno()
-    if code == errno.EEXIST:
-        raise BundleExists("this attempt is there already; nothing was overwritten", where=str(final))
-    raise OSError(code, os.strerror(code), str(final))
-
-
-def _remove_leftovers(directory: Path, now_ns: int) -> None:
-    with os.scandir(directory) as entries:
-        names = [entry.name for entry in entries if entry.name.endswith(".tmp") and _TEMPORARY.match(entry.name)]
-    for name in names:
-        # Another user's file, or one that went away meanwhile, is nobody's concern here.
-        with contextlib.suppress(OSError):
-            _remove_if_dead(directory / name, now_ns)
-
-
-def _remove_if_dead(path: Path, now_ns: int) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or now_ns - found.st_mtime_ns < LEFTOVER_AGE_S * 10**9:
-            return
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its writer lives
-        path.unlink()
-    finally:
-        os.close(fd)
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "list": ("list_", "List the attempts of a directory."),
     "mutate": ("mutate", "Make a negative control: a copy of an attempt with a mutated output."),
     "verify": ("verify", "Check what an attempt claims, one line a claim."),
+    "sign": ("sign", "Sign attempts with an SSH key: a detached signature beside each."),
     "doctor": ("doctor", "Try on this host each thing that a run needs; name causes and cures."),
     "gate": ("gate", "Hold the provider key in a process of its own, for runs that reach it by a socket."),
     "toolchain": ("toolchain", "Check the pinned tools against their recorded hashes."),

@@ -70,6 +70,39 @@ def check_records(attempt: Attempt) -> tuple[Literal["held", "broken", "unknown"
     return "held", "plan, fixture, skill tree, tools, evidence and output agree"
 
 
+def check_trace(attempt: Attempt) -> tuple[Literal["held", "broken", "unknown"], str]:
+    """Return what ``verify`` says of the tool trace: whether the calls that it tells of, made again on the contract, give it, byte for byte. Raises: BundleCorrupt."""
+    from pydantic import ValidationError
+
+    from runner.simulate.compare import recomputed_part
+    from runner.simulate.contract import Contract
+    from runner.simulate.trace import CONTRACT_PART
+    from runner.simulate.trace import PART as TRACE_PART
+
+    if attempt.manifest.summary.get("kind") not in (None, "worker"):
+        return "unknown", "this is no worker's attempt"
+    kept = [name for name in (CONTRACT_PART, TRACE_PART) if attempt.has(name)]
+    if not kept:
+        return "unknown", "the attempt keeps no trace of a simulated service"
+    planned = stored_plan(attempt).simulation
+    if planned is None or len(kept) == 1:
+        raise _disagrees(kept[0], "plan, contract and trace of a simulated service go together")
+    try:
+        contract = Contract.model_validate_json(attempt.part(CONTRACT_PART))
+    except ValidationError as error:
+        raise BundleCorrupt("the contract is not one of this release", where=f"part {CONTRACT_PART}") from error
+    if contract.sha256 != planned.contract_sha256:
+        raise _disagrees(CONTRACT_PART, "the plan names another contract")
+    stored = attempt.part(TRACE_PART)
+    try:
+        again = recomputed_part(contract, stored)
+    except ValueError as error:
+        raise BundleCorrupt("the tool trace is not readable", where=f"part {TRACE_PART}", hint=_HINT) from error
+    if again != stored:
+        return "broken", "the calls that the trace tells of give another trace on the attempt's contract"
+    return "held", "the calls that the trace tells of give it again on the attempt's contract"
+
+
 def _require_tree(attempt: Attempt, plan: Plan) -> None:
     tree = attempt.json("skill-tree.json")
     files = tree.get("files") if isinstance(tree, Mapping) else None

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from runner.canonical import canonical_json
 from runner.simulate.contract import Contract
 from runner.simulate.machine import Call, begin, step
-from runner.simulate.trace import Row
+from runner.simulate.state import State
+from runner.simulate.trace import Row, Turned, trace_part
 from runner.strict_json import parse_strict
 
 ROOT_MARK = "<contract-root>"
@@ -50,6 +51,25 @@ def same_trace(one: Sequence[Row], one_root: str, other: Sequence[Row], other_ro
 
 def recomputed(contract: Contract, rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the trace that the same calls in the same order give: the machine is pure, so a kept trace can be checked by anyone who has its contract."""
+    return _rerun(contract, rows)[0]
+
+
+def recomputed_part(contract: Contract, stored: bytes) -> bytes:
+    """Return the part ``trace.json`` that the stored one's calls give: tools, rows and the state in the end. Requests that were no call are taken as they are told.
+
+    Raises: ValueError where it is no such part.
+    """
+    document = parse_strict(stored, max_bytes=len(stored), max_depth=64)
+    held = document.get("rows") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(held, list):
+        raise ValueError("it holds no rows")  # noqa: TRY004 - one kind of error for a part
+    rows = tuple(Row.model_validate_json(canonical_json(row)) for row in held)
+    turned = Turned.model_validate_json(canonical_json(document.get("other_requests")))
+    made, state = _rerun(contract, rows)
+    return trace_part(contract, made, state, turned)
+
+
+def _rerun(contract: Contract, rows: Sequence[Row]) -> tuple[tuple[Row, ...], State]:
     running, made = begin(contract), []
     for row in rows:
         args = "{}" if row.args_text is None else row.args_text
@@ -58,7 +78,7 @@ def recomputed(contract: Contract, rows: Sequence[Row]) -> tuple[Row, ...]:
         done = step(contract, running, Call(row.door, row.mode, row.tool, args, row.tool_use_id))
         running = done.running
         made.append(done.row)
-    return tuple(made)
+    return tuple(made), running.service
 
 
 def without_root(text: bytes, root: str) -> bytes:

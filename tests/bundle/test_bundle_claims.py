@@ -23,6 +23,10 @@ from runner.errors import BundleCorrupt
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+_FOR_A_RUN = dict.fromkeys(("grades", "requests", "results"), "unknown")
+"""What no file can show by itself."""
+
+
 def _claims(result: Verification) -> dict[str, str]:
     return {claim.name: claim.status for claim in result.claims}
 
@@ -48,13 +52,25 @@ def test_each_claim_is_a_statement_of_its_own(path: Path, status: Status) -> Non
     def check_records(attempt: Attempt) -> tuple[Status, str]:
         return status, "agree"
 
-    result = verify_attempt(path, compare_toolchain=compare, recheck=recheck, check_records=check_records)
+    def check_signature(named: Path, attempt_id: str | None) -> tuple[Status, str]:
+        assert (named, attempt_id) == (path, open_attempt(path).id)
+        return status, "signed"
+
+    result = verify_attempt(
+        path,
+        compare_toolchain=compare,
+        recheck=recheck,
+        check_records=check_records,
+        check_trace=check_records,
+        check_signature=check_signature,
+    )
     assert [claim.name for claim in result.claims] == list(CLAIMS)
-    assert _claims(result) == dict.fromkeys(CLAIMS, "held") | {
+    assert _claims(result) == dict.fromkeys(CLAIMS, "held") | _FOR_A_RUN | {
         "toolchain": status,
         "evidence": status,
         "records": status,
-        "signature": "unknown",
+        "trace": status,
+        "signature": status,
     }
     assert result.exit_code == (2 if status == "broken" else 0)
     assert result.attempt_id == open_attempt(path).id
@@ -134,7 +150,8 @@ def test_verify_prints_one_line_a_claim(
         assert run_command(["verify", str(path)]) == (0 if status == "held" else 2)
         lines = capsys.readouterr().out.splitlines()
         assert str(path) in lines[0]
-        held = dict.fromkeys(CLAIMS, "held") | {"toolchain": "unknown", "evidence": status, "signature": "unknown"}
+        unknown = dict.fromkeys(("toolchain", "trace", "signature"), "unknown")
+        held = dict.fromkeys(CLAIMS, "held") | _FOR_A_RUN | unknown | {"evidence": status}
         assert [tuple(line.split()[:2]) for line in lines[1:]] == list(held.items())
 
 
@@ -158,7 +175,9 @@ def test_verify_json_names_every_file(
         "toolchain": "unknown",
         "evidence": "unknown",
         "records": "unknown",
+        "trace": "unknown",
         "signature": "unknown",
+        **_FOR_A_RUN,
     }
     assert (gone["id"], gone["path"], gone["error"]["code"]) == (None, str(missing), "input-missing")
     assert set(gone["claims"].values()) == {"unknown"}

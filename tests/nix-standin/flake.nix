@@ -59,6 +59,7 @@
           gnugrep = link "grep" [ "grep" ];
           gnused = link "sed" [ "sed" ];
           nodejs_24 = link "nodejs" [ "node" "npm" ];
+          openssh = link "openssh" [ "ssh-add" "ssh-agent" "ssh-keygen" ];
           # Debian's loader finds the libraries of a wheel by itself.
           patchelf = base "patchelf" ''
             mkdir -p $out/bin

@@ -38,7 +38,7 @@ class Package:
             "system": _SYSTEM,
             "store": str(self.store),
             "trees": {kind: str(trees.get(kind, nowhere)) for kind in ("agent", "grader")},
-            "programs": {"bwrap": "/usr/bin/bwrap", "python": "/usr/bin/python3"},
+            "programs": {"bwrap": "/usr/bin/bwrap", "python": "/usr/bin/python3", "ssh_keygen": "/usr/bin/ssh-keygen"},
             "loader": "/lib64/loader",
             "libraries": ["/lib"],
             "rootfs": str(nowhere),
