@@ -2,7 +2,8 @@
 
 Boundary: starts throw-away sandboxes through process.py and running.py. Not here: printing (runner/cli), what bwrap's messages mean (diagnose.py), the probe suite.
 Rules: a check does what a run does and looks at the effect inside, never at a configuration (greywall#104). ``failed`` means that no run can start; ``degraded`` that a layer is
-missing which others stand in for, and says which. A check that depends on a failed one is failed too, and says so.
+missing which others stand in for, and says which. A check that depends on a failed one is failed too, and says so. Where the reason is a known one, the cause begins
+with its stable code (diagnose.py), and ends with what this place is known by (where.py).
 """
 
 from __future__ import annotations
@@ -28,14 +29,11 @@ from sandbox.running import Ended, run_once, start
 from sandbox.seccomp import make_filter
 from sandbox.spec import Dev, Proc, RoBind, SandboxSpec
 from sandbox.view import build_view
+from sandbox.where import apparmor_cure, read_marks
 
 Status = Literal["ok", "degraded", "failed"]
 OLDEST_BWRAP = (0, 8, 0)
-_SYSCTLS = {
-    "kernel/apparmor_restrict_unprivileged_userns": ("1", "kernel.apparmor_restrict_unprivileged_userns is 1"),
-    "kernel/unprivileged_userns_clone": ("0", "kernel.unprivileged_userns_clone is 0"),
-    "user/max_user_namespaces": ("0", "user.max_user_namespaces is 0"),
-}
+_APPARMOR = ("userns-restricted", "userns-network-restricted")
 
 
 @dataclass(frozen=True)
@@ -63,19 +61,14 @@ def examine(
     *, runtime_dir: Path | None = None, bwrap: Path | None = None, python: Path | None = None
 ) -> tuple[Check, ...]:
     """Try everything, in the order in which a run needs it, with the programs that runs use unless others are given."""
-    checks = [check_bwrap_mode(bwrap or find_programs().bwrap)]
+    checks = [check_surroundings(), check_bwrap_mode(bwrap or find_programs().bwrap)]
+    if checks[-1].status == "failed":
+        return tuple(checks)
     try:
         host = find_host(bwrap=bwrap, python=python)
     except SandboxError as error:
-        checks.append(
-            Check(
-                "run-uid",
-                "An unprivileged uid for the sandbox, and the programs it needs",
-                "failed",
-                str(error),
-                error.hint,
-            )
-        )
+        title = "An unprivileged uid for the sandbox, and the programs and the kernel that it needs"
+        checks.append(Check("run-uid", title, "failed", *why(error, bwrap or find_programs().bwrap)))
         return tuple(checks)
     checks += [check_version(host), check_run_uid(host), check_python(host)]
     checks += check_isolation(host)
@@ -84,6 +77,18 @@ def examine(
     checks += check_effects(host, runtime_dir)
     checks.append(check_links(host, runtime_dir))
     return tuple(checks)
+
+
+def check_surroundings() -> Check:
+    """What this place is; never a failure by itself."""
+    return Check("surroundings", "What kind of place this system is", "ok", "; ".join(read_marks()))
+
+
+def why(error: SandboxError, bwrap: Path) -> tuple[str, str]:
+    """Return cause and cure of a sandbox that was not had: with its stable code, and what this place is known by."""
+    code = error.where if error.where and "/" not in error.where else ""
+    cure = apparmor_cure(bwrap) if code in _APPARMOR else error.hint
+    return "; ".join([f"{code}: {error}" if code else str(error), *read_marks()]), cure
 
 
 def check_bwrap_mode(bwrap: Path) -> Check:
@@ -96,7 +101,11 @@ def check_bwrap_mode(bwrap: Path) -> Check:
     if mode & (stat.S_ISUID | stat.S_ISGID):
         cure = f"chmod ug-s {bwrap}; user namespaces are used instead"
         return Check(
-            "bwrap", title, "failed", f"{bwrap} is set-user-id (CVE-2026-41163: root for whoever may run it)", cure
+            "bwrap",
+            title,
+            "failed",
+            f"bwrap-setuid: {bwrap} is set-user-id (CVE-2026-41163: root for whoever may run it)",
+            cure,
         )
     return Check("bwrap", title, "ok", str(bwrap))
 
@@ -115,7 +124,13 @@ def check_version(host: Host) -> Check:
             "install the package bubblewrap",
         )
     if tuple(int(part) for part in found.groups()) < OLDEST_BWRAP:
-        return Check("bwrap-version", title, "failed", found[0], "install bubblewrap 0.8 or later")
+        return Check(
+            "bwrap-version",
+            title,
+            "failed",
+            f"bwrap-too-old: {found[0]} lacks options that are needed",
+            "install bubblewrap 0.8 or later",
+        )
     return Check("bwrap-version", title, "ok", found[0])
 
 
@@ -177,7 +192,7 @@ def check_isolation(host: Host) -> list[Check]:
             spec = change(build_view(rootfs=rootfs.kind, system=rootfs.mounts, argv=("/usr/bin/true",), env={}))
             ended, _ = run_once(host, spec)
         except SandboxError as error:
-            checks.append(Check(id_, title, "failed", " — ".join([str(error), *sysctl_facts()]), error.hint))
+            checks.append(Check(id_, title, "failed", *why(error, host.bwrap)))
             continue
         checks.append(
             Check(id_, title, "ok")
@@ -204,18 +219,6 @@ def without(spec: SandboxSpec, *kinds: type) -> SandboxSpec:
     )
 
 
-def sysctl_facts(root: Path = Path("/proc/sys")) -> list[str]:
-    """Return the kernel settings that are known to forbid namespaces, as they are here."""
-    found = []
-    for name, (bad, fact) in _SYSCTLS.items():
-        try:
-            if (root / name).read_text(encoding="ascii").strip() == bad:
-                found.append(fact)
-        except OSError:
-            continue
-    return found
-
-
 def check_effects(host: Host, runtime_dir: Path | None) -> list[Check]:
     """Look from inside: identity, network, the one listener, keys, limits, and a staged file that can be run."""
     titles = {
@@ -227,8 +230,8 @@ def check_effects(host: Host, runtime_dir: Path | None) -> list[Check]:
     try:
         facts, ended, staging = look_inside(host, runtime_dir)
     except (SandboxError, OSError) as error:
-        hint = error.hint if isinstance(error, SandboxError) else ""
-        return [Check(id_, title, "failed", str(error), hint) for id_, title in titles.items() if id_ != "keyring"]
+        cause, cure = why(error, host.bwrap) if isinstance(error, SandboxError) else (str(error), "see the cause")
+        return [Check(id_, title, "failed", cause, cure) for id_, title in titles.items() if id_ != "keyring"]
     checks = []
     for id_ in ("inside", "network", "staging"):
         wrong = expect(id_, facts)

@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import subprocess  # noqa: TID251 - the one place
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,6 +52,20 @@ def find_host(*, bwrap: Path | None = None, python: Path | None = None) -> Host:
     for path, package in ((bwrap, "bubblewrap"), (python, "python3")):
         if not os.access(path, os.X_OK):
             raise SandboxUnavailable(f"{path} is missing", where=str(path), hint=f"install the package {package}")
+    if bwrap.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
+        raise SandboxUnavailable(
+            f"{bwrap} is set-user-id (CVE-2026-41163), and no run starts with such a one",
+            where="bwrap-setuid",
+            hint=f"chmod ug-s {bwrap}; user namespaces are used instead",
+        )
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"this kernel gives no handles of processes: {error.strerror}",
+            where="no-pidfd",
+            hint="use a Linux kernel of 5.3 or later, not a stand-in for one",
+        ) from error
     identity = read_identity()
     program = place_program(identity)
     if identity.run_as is not None:

@@ -14,7 +14,7 @@ import click
 
 from runner.cli.answer import print_results
 from runner.cli.run import ROOT, default_out
-from runner.doctor import Check, Site, any_failed, examine
+from runner.doctor import Check, Site, any_failed, cannot_isolate, examine
 from runner.text import visible
 
 
@@ -70,6 +70,8 @@ def command(folder: Path, out: Path | None, cache: Path | None, full: bool, prob
     exit_code = 2 if any_failed(checks) else 0
     count = {status: sum(check.status == status for check in checks) for status in ("ok", "degraded", "failed")}
     verdict = "runs cannot be had here" if exit_code else "this machine can run"
+    if cannot_isolate(checks):
+        verdict = f"error[host-cannot-isolate]: {verdict}"
     click.echo(f"{verdict}: {', '.join(f'{number} {status}' for status, number in count.items())}", err=as_json)
     if as_json:
         rows = [check.as_json() for check in checks]

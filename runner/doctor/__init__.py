@@ -7,7 +7,7 @@ Nothing is left behind, no model call is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,29 @@ if TYPE_CHECKING:
     from runner.toolchain import AgentToolchain
     from sandbox.process import Host
 
-__all__ = ["Check", "Site", "any_failed", "examine"]
+__all__ = ["Check", "Site", "any_failed", "cannot_isolate", "examine"]
+
+ISOLATION = frozenset(
+    {
+        "bwrap",
+        "bwrap-version",
+        "run-uid",
+        "python",
+        "namespaces",
+        "proc",
+        "view",
+        "inside",
+        "network",
+        "staging",
+        "limits",
+    }
+)
+"""The sandbox's checks without which no run starts (sandbox/doctor.py)."""
+
+
+def cannot_isolate(checks: Iterable[Check]) -> bool:
+    """Whether it is this host that cannot isolate, rather than that something is not installed: the stable code ``host-cannot-isolate``."""
+    return any(check.status == "failed" and check.id in ISOLATION for check in checks)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.doctor import check_bwrap_mode, check_links, check_python, examine, sysctl_facts, verdict_of
+from sandbox.doctor import check_bwrap_mode, check_links, check_python, examine, verdict_of
 from sandbox.inside_probe import expect
 from sandbox.process import Host
+from sandbox.where import apparmor_cure, covered_below_proc, read_marks, sysctl_facts
 
 IDS = (
+    "surroundings",
     "bwrap",
     "bwrap-version",
     "run-uid",
@@ -133,10 +135,52 @@ def test_kernel_settings_are_told_as_they_are(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(value + "\n")
     assert sysctl_facts(tmp_path) == [
-        "kernel.apparmor_restrict_unprivileged_userns is 1",
+        "AppArmor restricts user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1",
         "user.max_user_namespaces is 0",
     ]
     assert sysctl_facts(tmp_path / "none") == []
+
+
+def test_a_place_is_known_by_its_marks(tmp_path: Path) -> None:
+    """Containers, gVisor, WSL, a covered /proc and a filter are each said with the file that tells; a plain place has none."""
+    assert read_marks(tmp_path) == []
+    marks = {
+        ".dockerenv": ("", "Docker"),
+        "run/.containerenv": ("", "Podman"),
+        "run/systemd/container": ("systemd-nspawn\n", "systemd-nspawn"),
+        "proc/self/mountinfo": ("1 2 0:3 / /proc/kcore rw - devtmpfs none rw\n", "/proc/kcore"),
+        "proc/self/status": ("Name:\tx\nSeccomp:\t2\n", "filter"),
+    }
+    for name, (text, _) in marks.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = read_marks(tmp_path)
+    assert len(found) == len(marks)
+    assert all(any(word in mark for mark in found) for _, word in marks.values())
+    for version, word in (
+        ("Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016", "gVisor"),
+        ("Linux version 4.19.0-gvisor #1 SMP", "gVisor"),
+        ("Linux version 5.15.90.1-microsoft-standard-WSL2 (gcc)", "Windows"),
+    ):
+        (tmp_path / "proc/version").write_text(version)
+        assert any(word in mark for mark in read_marks(tmp_path))
+    (tmp_path / "proc/version").write_text("Linux version 4.4.0-210-generic (buildd@lgw01) #242-Ubuntu SMP")
+    assert len(read_marks(tmp_path)) == len(marks)
+    assert covered_below_proc("1 2 0:3 / /proc/sys/fs/binfmt_misc rw - autofs none rw\nodd\n") == []
+
+
+def test_the_apparmor_cure_is_for_the_bwrap_at_hand(tmp_path: Path) -> None:
+    """The profile that lies there is loaded, the shipped one is copied, another path gets the text of its own, and else the package is named."""
+    usual = Path("/usr/bin/bwrap")
+    assert "package apparmor-profiles" in apparmor_cure(usual, tmp_path)
+    for path, word in (
+        ("usr/share/apparmor/extra-profiles/bwrap-userns-restrict", "cp /usr/share"),
+        ("etc/apparmor.d/bwrap-userns-restrict", "load the profile that is there"),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("")
+        assert word in apparmor_cure(usual, tmp_path)
+    assert "profile bwrap-hermeval /nix/store/x/bin/bwrap" in apparmor_cure(Path("/nix/store/x/bin/bwrap"), tmp_path)
 
 
 def test_what_the_probe_saw_is_compared_one_by_one() -> None:
