@@ -7,19 +7,22 @@ after the first was moved away, by whoever wants that.
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.bundle.format import SUFFIX
 from runner.bundle.reader import open_attempt
 from runner.bundle.version1 import is_version1, read_version1
-from runner.bundle.writer import publish
 from runner.errors import BundleCorrupt, BundleExists, BundleUnwritable, SigningFailed
 from runner.signing.armor import parse_signature
 from runner.signing.claim import file_sha256, signature_path
 from runner.signing.keygen import Keygen, key_of
-from runner.signing.message import NAMESPACE, signed_message
+from runner.signing.message import NAMESPACE, SIGNATURE_SUFFIX, signed_message
+from runner.whole_file import leftovers_of, whole_file
+
+_LEFTOVERS = leftovers_of(r"[^/]{1,200}" + re.escape(f"{SUFFIX}{SIGNATURE_SUFFIX}"))
 
 
 @dataclass(frozen=True)
@@ -59,18 +62,10 @@ def sign_attempt(path: Path, key: Path, keygen: Keygen, *, ask: bool) -> Signed:
 
 
 def _keep(final: Path, data: bytes) -> None:
-    temporary = final.with_name(f".{final.name}.{os.urandom(8).hex()}.tmp")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
-            publish(temporary, final)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        with whole_file(final.parent, final.name, kind=_LEFTOVERS) as whole:
+            whole.file.write(data)
+            whole.publish(final)
     except BundleExists as error:
         raise _there(final) from error
     except OSError as error:
