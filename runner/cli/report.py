@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ import click
 from runner.bundle.format import SUFFIX
 from runner.errors import InputMissing, RunnerError
 from runner.text import visible
+from runner.whole_file import leftovers_of, whole_file
 
 if TYPE_CHECKING:
     from runner.report.view import AttemptView, Row
@@ -134,17 +136,10 @@ def write_to(target: Path | None, pieces: Iterable[str]) -> int:
             with target.open("wb") as stream:
                 return _write(stream, pieces)
         real = Path(os.path.realpath(target))
-        temporary = real.with_name(f".{real.name[:100]}.{os.urandom(8).hex()}.tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        try:
-            with os.fdopen(fd, "wb") as stream:
-                size = _write(stream, pieces)
-                stream.flush()
-                os.fsync(fd)
-            temporary.replace(real)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        label = real.name[:100]
+        with whole_file(real.parent, label, kind=leftovers_of(re.escape(label))) as whole:
+            size = _write(whole.file, pieces)
+            whole.replace(real)
     except OSError as error:
         raise RunnerError(
             f"the report could not be written: {error.strerror or error}",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,17 +16,18 @@ from typing import Any
 
 from runner import __version__
 from runner.bundle.format import SUFFIX
-from runner.bundle.writer import publish
 from runner.errors import BundleExists, BundleUnwritable, RunnerError
 from runner.grade.answers import CheckResult, DiagnosticResult
 from runner.grade.assertions import Criterion
 from runner.grade.subject import Effort
 from runner.grade.verdict import VerdictWord, call_quality
+from runner.whole_file import WholeFile, leftovers_of, whole_file
 
 FORMAT = "hermeval-evaluation"
 EVALUATION_SUFFIX = ".evaluation.json"
 MAX_BYTES = 64 << 20
 _HOLES = 8
+_LEFTOVERS = leftovers_of(r"[A-Za-z0-9._-]+\.evaluation")
 
 
 @dataclass(frozen=True)
@@ -129,18 +129,10 @@ def save_evaluation(evaluation: Evaluation, attempt_path: Path, directory: Path 
     folder = directory or attempt_path.parent
     stem = attempt_path.name.removesuffix(SUFFIX)
     data = json.dumps(evaluation.as_json(), ensure_ascii=True, sort_keys=True, indent=1).encode("ascii") + b"\n"
-    temporary = folder / f".{stem}.{os.urandom(8).hex()}.tmp"
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
-            return _publish(temporary, folder, stem)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        with whole_file(folder, f"{stem}.evaluation", kind=_LEFTOVERS) as whole:
+            whole.file.write(data)
+            return _publish(whole, folder, stem)
     except OSError as error:
         raise BundleUnwritable(
             f"the evaluation could not be saved: {error.strerror}",
@@ -169,13 +161,13 @@ def read_evaluations(attempt_path: Path, attempt_id: str) -> Iterator[dict[str, 
             yield value
 
 
-def _publish(temporary: Path, folder: Path, stem: str) -> Path:
+def _publish(whole: WholeFile, folder: Path, stem: str) -> Path:
     number = max((found for found, _ in _in_order(folder, stem)), default=0)
     while True:
         number += 1
         final = folder / f"{stem}.{number:04d}{EVALUATION_SUFFIX}"
         with contextlib.suppress(BundleExists):
-            publish(temporary, final)
+            whole.publish(final)
             return final
 
 

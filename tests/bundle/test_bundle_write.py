@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -185,10 +186,17 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_a_writer_killed_at_any_moment_leaves_no_half_attempt(
+def _holds_a_nameless_file(pid: int) -> bool:
+    folder = Path(f"/proc/{pid}/fd")
+    with contextlib.suppress(OSError):
+        return any(os.readlink(folder / name).endswith(" (deleted)") for name in os.listdir(folder))
+    return False
+
+
+def test_a_writer_killed_at_any_moment_leaves_nothing_half(
     tmp_path: Path, content: Callable[..., AttemptContent], noise: Callable[..., bytes]
 ) -> None:
-    """Thirty SIGKILLs at spread moments: every file under a final name verifies, none was overwritten, and what is left over has the temporary form."""
+    """Thirty SIGKILLs at spread moments: there are whole attempts and nothing else, and none was overwritten."""
     bulk = noise(1 << 20)
 
     def write_for_ever(round_number: int) -> None:
@@ -198,25 +206,25 @@ def test_a_writer_killed_at_any_moment_leaves_no_half_attempt(
             )
 
     seen: dict[str, str] = {}
-    leftovers = 0
+    while_writing = 0
     for round_number in range(30):
         pid = _child(lambda number=round_number: write_for_ever(number))  # type: ignore[misc]
-        prefix = (f".r{round_number}-", f"r{round_number}-")[round_number % 2]
-        _until(lambda start=prefix: any(name.startswith(start) for name in os.listdir(tmp_path)))  # type: ignore[misc]
+        if round_number % 2:
+            _until(lambda start=f"r{round_number}-": any(name.startswith(start) for name in os.listdir(tmp_path)))  # type: ignore[misc]
+        else:
+            _until(lambda pid=pid: _holds_a_nameless_file(pid))  # type: ignore[misc]
         time.sleep(round_number * 0.0011)
+        os.kill(pid, signal.SIGSTOP)
+        while_writing += _holds_a_nameless_file(pid)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         for path in tmp_path.iterdir():
-            if path.suffix == ".attempt":
-                assert open_attempt(path).part("stderr") == bulk
-                assert seen.setdefault(path.name, sha256_hex(path.read_bytes())) == sha256_hex(path.read_bytes())
-            else:
-                assert path.name.startswith(".r")
-                assert path.name.endswith(".tmp")
-                leftovers += 1
+            assert path.suffix == ".attempt"
+            assert open_attempt(path).part("stderr") == bulk
+            assert seen.setdefault(path.name, sha256_hex(path.read_bytes())) == sha256_hex(path.read_bytes())
         assert set(seen) <= set(os.listdir(tmp_path))
     assert len(seen) >= 15
-    assert leftovers >= 5
+    assert while_writing >= 5
 
 
 def test_leftovers_of_the_dead_are_removed_and_files_of_the_living_are_not(
