@@ -41,6 +41,17 @@ def number_at(value: object, where: str, *, least: int) -> int:
     return value
 
 
+def same(left: object, right: object) -> bool:
+    """Whether two JSON values are equal as JSON: true is not 1, whatever Python says; 1 is 1.0."""
+    match left, right:
+        case (Mapping(), Mapping()):
+            return left.keys() == right.keys() and all(same(held, right[key]) for key, held in left.items())
+        case (list() | tuple(), list() | tuple()):
+            return len(left) == len(right) and all(map(same, left, right))
+        case _:
+            return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
 def known_keys(value: Mapping[str, object], known: Collection[str], where: str) -> None:
     """Refuse an object with another key than ``known``. Raises: ValueError."""
     for key in value:

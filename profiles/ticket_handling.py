@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from profiles._reading import same
 from profiles._trace import (
     Row,
     Trace,
@@ -116,7 +117,10 @@ def _writes_allowed(case: _Case, trace: Trace) -> Check:
         fields = {name: value for name, value in row.args.items() if name != "ticket"}
         fits = names(row, case.ticket) and (
             (row.tool == COMMENT and case.comments)
-            or (row.tool == UPDATE and all(case.sets.get(name) == value for name, value in fields.items()))
+            or (
+                row.tool == UPDATE
+                and all(name in case.sets and same(case.sets[name], value) for name, value in fields.items())
+            )
         )
         if not fits:
             return Check(
@@ -146,7 +150,7 @@ def _fields_set(case: _Case, trace: Trace) -> Check:
     for row in tool_calls(trace, UPDATE):
         if names(row, case.ticket) and (row.applied or payload(row) is not None):
             held |= row.args
-    met = all(held.get(name) == value for name, value in case.sets.items())
+    met = all(name in held and same(held[name], value) for name, value in case.sets.items())
     wanted = ", ".join(f"{name} to {value!r}" for name, value in case.sets.items())
     return Check("fields-set", met, f"The ticket's fields must be set: {wanted}")
 

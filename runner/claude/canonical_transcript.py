@@ -38,7 +38,7 @@ def canonical_events(transcript: bytes) -> CanonicalEvents:
         try:
             value = canonical_value(_without_measures(loads(line)), found)
             events.append(json.dumps(value, sort_keys=True, separators=(",", ":")))
-        except (ValueError, RecursionError):
+        except (ValueError, TypeError, RecursionError):  # TypeError: nested too deeply to be kept (lines.py)
             events.append(line.decode("utf-8", "backslashreplace"))
         values.append(tuple(found))
     return CanonicalEvents(tuple(events), tuple(values))
@@ -64,7 +64,7 @@ def compare_events(recorded: CanonicalEvents, now: CanonicalEvents) -> tuple[Cou
 def _event_difference(old: str, new: str, pointer: str) -> Difference:
     try:
         found = first_difference(json.loads(old), json.loads(new), pointer)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return found or text_difference(old, new, pointer)
 

@@ -1,7 +1,7 @@
 """What checks are told of a run beside its answer: texts, tool calls, and the result's numbers, under the names that Promptfoo's own Claude provider uses (facts/promptfoo.md (g)).
 
 Boundary: pure. Not here: whether the skill ran (runner/claude/evidence.py decides it, and its skill calls are taken as they are), the simulator's trace (it is a part of its own).
-Rules: a value is as the transcript has it, or absent; nothing is guessed. Of duplicate call ids on one thread the last wins (A8). A lost line changes the outcome and is not met here.
+Rules: a value is as the transcript has it, or absent; nothing is guessed. What no other program could read (nested too deeply, a number without end) is told in words (``bounded_json``). Of duplicate call ids on one thread the last wins (A8). A lost line changes the outcome and is not met here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from runner.claude.facts import SkillCall
 from runner.claude.lines import BOM, JSON_BLANKS, Event, decode_line, loads
-from runner.claude.readings import thread_of
+from runner.claude.readings import bounded_json, thread_of
 
 _SYNTHETIC = "<synthetic>"
 _FINISH = {
@@ -117,7 +117,7 @@ def metadata_of(seen: Seen, skill_calls: Sequence[SkillCall]) -> dict[str, Any]:
     }
     for name, key in _RESULT_NAMES:
         if seen.result.get(key) is not None:
-            metadata[name] = seen.result[key]
+            metadata[name] = bounded_json(seen.result[key])
     return metadata
 
 
@@ -156,7 +156,7 @@ def _assistant(event: Event, texts: list[str], calls: dict[tuple[str | None, str
             call_id = block.get("id")
             name = call_id if isinstance(call_id, str) else f"(none {len(calls)})"
             calls.pop((parent, name), None)
-            calls[parent, name] = ToolCall(name, block["name"], block.get("input"), parent)
+            calls[parent, name] = ToolCall(name, block["name"], bounded_json(block.get("input")), parent)
 
 
 def _user(event: Event, calls: dict[tuple[str | None, str], ToolCall]) -> None:
@@ -166,7 +166,11 @@ def _user(event: Event, calls: dict[tuple[str | None, str], ToolCall]) -> None:
         call_id = block.get("tool_use_id")
         call = calls.get((parent, call_id)) if isinstance(call_id, str) else None
         if block.get("type") == "tool_result" and call is not None:
-            call.output, call.is_error, call.answered = _flat(block.get("content")), bool(block.get("is_error")), True
+            call.output, call.is_error, call.answered = (
+                bounded_json(_flat(block.get("content"))),
+                bool(block.get("is_error")),
+                True,
+            )
 
 
 def _flat(content: Any) -> Any:

@@ -129,3 +129,23 @@ def test_any_bytes_are_read(pieces: list[bytes]) -> None:
     joined = lines(assistant(used("A", "1"))).strip() + lines(RESULT)
     assert [call.name for call in read_seen(joined).tool_calls] == ["A"]
     assert read_seen(joined).result["num_turns"] == 3
+
+
+def test_what_no_other_program_could_read_is_told_in_words() -> None:
+    """A value that is nested without end, or a number without end, is a sentence or its name; everything else stays as it is and all of it is JSON that anybody reads."""
+    for depth in (100, 1_000, 100_000):
+        lines = (
+            '{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Bash","input":DEEP}]}}',
+            '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":[DEEP]}]}}',
+            '{"type":"result","result":"x","num_turns":3,"duration_ms":1e999,"modelUsage":DEEP}',
+        )
+        text = "\n".join(lines).replace("DEEP", '{"a":' * depth + "1" + "}" * depth)
+        seen = read_seen(text.encode())
+        metadata = metadata_of(seen, ())
+        told = json.dumps({"metadata": metadata, "spans": spans_of(seen.tool_calls)}, allow_nan=False)
+        assert json.loads(told)["metadata"]["numTurns"] == 3
+        assert metadata["durationMs"] == "inf"
+        (made,) = metadata["toolCalls"]
+        assert (made["name"], made["is_error"]) == ("Bash", False)
+        assert "nested" in made["input"]
+        assert "nested" in made["output"]

@@ -249,3 +249,19 @@ def test_malformed_evidence_is_an_error() -> None:
             ticket_handling.check_output(fixture(), "", context)
         with pytest.raises(ValueError, match="trace"):
             ticket_handling.diagnose(fixture(), "", context)
+
+
+@pytest.mark.parametrize("value", [None, 1, "true", False])
+def test_a_field_that_is_set_to_something_else_is_found(value: object) -> None:
+    """A wanted field passes with its own value (the control); null, a number or a text in its place is not it, and a field that nobody asked for may not even be emptied."""
+    case = fixture(set={"urgent": True})
+    made = trace(case, READ, COMMENT)
+    update = made[1] | {"index": 2, "tool": "ticket_update", "args": {"ticket": "DESK-7", "urgent": True}}
+    assert unmet(case, [*made, update]) == set()
+    assert {"writes-allowed", "fields-set"} <= unmet(
+        case, [*made, update | {"args": update["args"] | {"urgent": value}}]
+    )
+    assert unmet(case, [*made, update | {"args": update["args"] | {"assignee": None}}]) == {"writes-allowed"}
+    empty = fixture(set={"assignee": None})
+    assert "fields-set" in unmet(empty, [*made, update | {"args": {"ticket": "DESK-7"}}])
+    assert "fields-set" not in unmet(empty, [*made, update | {"args": {"ticket": "DESK-7", "assignee": None}}])

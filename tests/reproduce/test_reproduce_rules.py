@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.claude.canonical_transcript import canonical_events, compare_events
 from runner.difference import first_difference
 from runner.gate.rules import REASONS, Renaming, canonical_request, differing, id_pairs
 
@@ -115,3 +116,11 @@ def test_a_document_is_equal_to_itself_however_it_is_written(value: Any) -> None
     assert one is not None
     assert two is not None
     assert differing(one, two) == {}
+
+
+def test_an_event_that_is_nested_without_end_is_compared_as_it_stands() -> None:
+    """A line that no reader keeps whole is equal to itself and to nothing else."""
+    deep = b'{"type":"assistant","x":' + b"[" * 50_000 + b"1" + b"]" * 50_000 + b"}\n"
+    recorded = canonical_events(deep)
+    assert compare_events(recorded, canonical_events(deep))[1] is None
+    assert compare_events(recorded, canonical_events(deep.replace(b"1", b"2")))[1] is not None
