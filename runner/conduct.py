@@ -19,6 +19,7 @@ from runner.claude.transcript import TranscriptParser
 from runner.errors import GateError, SandboxFailure, SimulatorUnavailable
 from runner.gate.server import Gate, GateRecord
 from runner.gate.upstreams import Upstream
+from runner.pinned_parts import attendant_fault, no_parts, pinned_sources
 from runner.plan import RunPlan, sandbox_spec
 from runner.run_facts import RunFacts, SetupFacts
 from runner.skills import SkillTree, unchanged
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from runner.simulate.server import SimulationRecord, Simulator
     from sandbox.collect import Workspace
     from sandbox.spec import SandboxSpec
+    from sandbox.determinism.parts import Parts
 
 POLL_S = 0.1
 """How often deadlines are looked at; the end of the run itself is never waited for by polling."""
@@ -69,6 +71,10 @@ class Machine:
     require_limits: tuple[str, ...] = ()
     """Limits without which no program is released (sandbox/limits.py)."""
 
+    parts: Callable[[], Parts] = no_parts
+    """Finds or makes the C parts of pinned runs. Raises: SandboxUnavailable."""
+    shift_s: int | None = None
+    """Moves the wall clock inside free runs by so many seconds: for tests of ``reproduce`` and nothing else."""
 
 class Terms(Protocol):
     """What a run needs beside its plan, be it a worker's (``Job``) or a judge's."""
@@ -144,7 +150,10 @@ def carry_out(
     Raises: Cancelled.
     """
     rootfs = machine.rootfs
-    seen = Seen(spec=sandbox_spec(plan, rootfs=rootfs.kind, system=rootfs.mounts, seccomp=machine.seccomp))
+    spec = sandbox_spec(
+        plan, rootfs=rootfs.kind, system=rootfs.mounts, seccomp=machine.seccomp, shift_s=machine.shift_s
+    )
+    seen = Seen(spec=spec)
     parser = TranscriptParser()
     _work(terms, plan, seen.spec, machine, supervisor, tree, parser, seen, tell, cancelled, contract, meanwhile)
     if cancelled.is_set():
@@ -175,9 +184,12 @@ def _work(
     """Steps 3 to 5. Whatever fails is noted in ``seen.run``; everything is torn down on the way out."""
     staged = supervisor.staging / "skills"
     sources = {"claude": machine.toolchain.claude_executable, "skills": staged}
-    step = "gate"
+    step = "pinned"
     try:
         gate = _make_gate(terms, plan, supervisor, sources, seen)
+        if plan.pinned is not None or machine.shift_s is not None:
+            sources |= pinned_sources(machine.parts(), None if plan.pinned is None else machine.toolchain.claude.path)
+        step = "gate"
         simulator = _make_simulator(plan, contract)
         step = "sandbox-start"
         shared = terms.shared
@@ -329,6 +341,8 @@ def _conclude(ended: Ended, plan: RunPlan, seen: Seen) -> None:
     facts: dict[str, Any] = {"exit_status": ended.exit_status}
     match ended.reason:
         case None:
+        case None if plan.pinned is not None and (fault := attendant_fault(ended.exit_status, ended.stderr)):
+            facts["setup"] = SetupFacts(**fault)
             if ended.setup_error is not None:
                 facts["setup"] = SetupFacts(
                     step="sandbox-start",

@@ -11,9 +11,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from runner.canonical import canonical_json, sha256_hex
 from runner.claude.launch import Launch, LaunchSetting, build_launch
@@ -23,6 +23,7 @@ from runner.errors import SettingInvalid
 from runner.gate.exchange import Value
 from runner.gate.settings import Ceilings, GateSettings
 from runner.lint import check_unit
+from runner.pinned import PinnedWorld, make_world
 from runner.prompt import build_prompt
 from runner.simulate.planned import PlannedSimulation, planned_simulation
 from runner.skills import SkillTree, SkillUnit
@@ -120,12 +121,20 @@ class RunPlan(Value):
     provider: Provider
     limits: RunLimits
     determinism: Literal["free", "pinned"]
+    pinned: Annotated[PinnedWorld | None, Field(exclude_if=lambda value: value is None)] = None
+    """What programs are shown, where determinism is ``pinned``. Left out of the JSON form where it is not so: free plans do not have it."""
     toolchain: dict[str, JsonValue]
     """Versions and NAR hashes of the tools that run inside (C2)."""
     simulation: PlannedSimulation | None = None
     """The simulated service, where the fixture has one (B14)."""
     shared_workspace: Annotated[bool, Field(exclude_if=lambda value: value is False)] = False
     """The workspace is a directory of the host, for debugging (A13); which one is no part of a plan. Left out of the JSON form where it is not so: other plans do not have it."""
+
+    @model_validator(mode="after")
+    def _world_goes_with_pinned(self) -> Self:
+        if (self.determinism == "pinned") != (self.pinned is not None):
+            raise ValueError("a pinned plan, and no other, says what is pinned")
+        return self
 
     def as_json(self) -> dict[str, JsonValue]:
         """Return the plan as a JSON value."""
@@ -173,11 +182,20 @@ class PlanOptions:
     max_usd: str | None = None
     timeout_s: int | None = None
     determinism: Literal["free", "pinned"] = "free"
+    pinned_date: str | None = None
+    """``YYYY-MM-DD`` or ``YYYY-MM-DDTHH:MM:SSZ``; for ``pinned`` only, as the next two."""
+    pinned_seed: str | None = None
+    """64 hexadecimal digits."""
+    world: PinnedWorld | None = None
+    """A recorded plan's, taken as it is."""
     shared_workspace: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense, before anything is started. Raises: SettingInvalid."""
         check_settings(model=self.model, max_usd=self.max_usd, timeout_s=self.timeout_s)
+        if self.determinism == "free" and (self.pinned_date, self.pinned_seed, self.world) != (None, None, None):
+            hint = "add --determinism pinned"
+            raise SettingInvalid("a date or a seed goes with pinned determinism", where="determinism free", hint=hint)
         if self.repeat < 0:
             raise SettingInvalid("a repeat index is not negative", where=f"repeat {self.repeat}")
 
@@ -208,6 +226,7 @@ def build_plan(
     prompt = build_prompt(fixture)
     unit = tree.unit(fixture.skill_name)
     simulation = planned_simulation(contract)
+    world = _world(fixture, chosen, toolchain)
     launch = _launch(
         fixture, chosen, gate, prompt=prompt, model=model, session_id=session_id, unit=unit, simulation=simulation
     )
@@ -228,11 +247,13 @@ def build_plan(
             gate=gate,
             simulation=simulation,
             shared_workspace=chosen.shared_workspace,
+            pinned=world,
         ).model_dump(mode="json"),
         gate=gate,
         provider=provider,
         limits=RunLimits(wall_clock_s=_timeout(fixture, chosen)),
         determinism=chosen.determinism,
+        pinned=world,
         toolchain=dict(toolchain),
         simulation=simulation,
         shared_workspace=chosen.shared_workspace,
@@ -250,11 +271,18 @@ def planned_launch(launch: Launch, setting: LaunchSetting) -> PlannedLaunch:
     )
 
 
-def sandbox_spec(plan: RunPlan, *, rootfs: str, system: Sequence[Mount], seccomp: bytes | None = None) -> SandboxSpec:
+def sandbox_spec(
+    plan: RunPlan,
+    *,
+    rootfs: str,
+    system: Sequence[Mount],
+    seccomp: bytes | None = None,
+    shift_s: int | None = None,
+) -> SandboxSpec:
     """Return the sandbox of a plan on this machine.
 
     ``rootfs`` and ``system`` are the read-only system: its name and its mounts (sandbox/rootfs.py, or a pinned closure). The sources ``@claude``, ``@skills``
-    and, in first-party mode, ``@ca`` are given their paths when the sandbox is started.
+    and, in first-party mode, ``@ca`` are given their paths when the sandbox is started; ``@attend`` and ``@clock`` where the world is pinned or the clock shifted (``shift_s``, seconds).
     """
     home_files = {path: content.encode("utf-8") for path, content in plan.launch.home_files.items()}
     return inside_view(
@@ -267,6 +295,21 @@ def sandbox_spec(plan: RunPlan, *, rootfs: str, system: Sequence[Mount], seccomp
         seccomp=seccomp,
         simulation=plan.simulation,
         shared_workspace=plan.shared_workspace,
+        pinned=plan.pinned,
+        shift_s=shift_s,
+    )
+
+
+def _world(fixture: Fixture, chosen: PlanOptions, toolchain: Mapping[str, JsonValue]) -> PinnedWorld | None:
+    """Return what is pinned: as recorded, as asked for, or as it follows from fixture and repeat. Raises: SettingInvalid."""
+    if chosen.determinism == "free":
+        return None
+    return chosen.world or make_world(
+        date=chosen.pinned_date,
+        seed=chosen.pinned_seed,
+        fixture=fixture.id,
+        repeat=chosen.repeat,
+        toolchain=toolchain,
     )
 
 

@@ -31,6 +31,7 @@ def replan(attempt: Attempt, plan: RunPlan, tree: SkillTree, contract: Contract 
         max_usd=plan.gate.ceilings.usd,
         timeout_s=plan.limits.wall_clock_s,
         determinism=plan.determinism,
+        world=plan.pinned,
         shared_workspace=plan.shared_workspace,
     )
     return build_plan(

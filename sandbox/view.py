@@ -12,6 +12,7 @@ from sandbox.limits import Limits
 from sandbox.spec import Bind, Dev, Directory, File, Listener, Mount, Proc, RoBind, SandboxSpec, Symlink, Tmpfs
 
 MIB = 1024 * 1024
+HOSTNAME = "eval"
 HOME = "/home/eval"
 WORKSPACE = "/workspace"
 TMP = "/tmp"  # noqa: S108 - a path inside
@@ -87,6 +88,7 @@ def build_view(
         env=dict(env),
         cwd=WORKSPACE,
         argv=tuple(argv),
+        hostname=HOSTNAME,
         network=None if port is None else Listener(port=port),
         further=tuple(Listener(port=further) for further in further_ports),
         limits=limits or Limits(),

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,9 @@ class Request:
     require_limits: tuple[str, ...] = ()
     """Limits without which no run starts."""
     shared_workspace: Path | None = None
+    determinism: Any = "free"
+    pinned_date: str | None = None
+    pinned_seed: str | None = None
     """A directory of the host that is the workspace of the one run, for debugging (A13)."""
 
 
@@ -63,6 +67,8 @@ def run_batch(request: Request, story: Story) -> int:
     jobs = load_jobs(request)
     machine = open_machine(request.environ, request.require_limits)
     with contextlib.ExitStack() as held:
+    if request.determinism == "pinned":
+        require_parts(machine)
         if request.shared_workspace is not None:
             jobs = [share(jobs[0], request, machine, held)]
         return _run_jobs(jobs, request, machine, story)
@@ -166,6 +172,7 @@ def _plan_all(jobs: list[Job], machine: Machine) -> list[Plan]:
             plans.append(plan_job(job, tree, machine.toolchain))
     return plans
 
+    from runner.pinned_parts import open_parts
 
 def open_machine(environ: Mapping[str, str], require_limits: tuple[str, ...] = ()) -> Machine:
     """Find what runs need on this machine.
@@ -178,11 +185,28 @@ def open_machine(environ: Mapping[str, str], require_limits: tuple[str, ...] = (
     from sandbox.process import find_host
     from sandbox.rootfs import find_rootfs
 
-    toolchain = open_agent(load_lock(), default_cache_root(os.geteuid(), environ))
+    cache_root = default_cache_root(os.geteuid(), environ)
+    toolchain = open_agent(load_lock(), cache_root)
     runtime = environ.get("XDG_RUNTIME_DIR")
     try:
         return Machine(
-            find_host(), toolchain, Path(runtime) if runtime else None, find_rootfs(), require_limits=require_limits
+            find_host(),
+            toolchain,
+            Path(runtime) if runtime else None,
+            find_rootfs(),
+def require_parts(machine: Machine) -> None:
+    """Find or make the C parts of pinned runs, before anything is started. Raises: SandboxFailure."""
+    from runner.attempt import as_runner_error
+    from sandbox.errors import SandboxError
+
+    try:
+        machine.parts()
+    except SandboxError as error:
+        raise as_runner_error(error) from error
+
+
+            require_limits=require_limits,
+            parts=partial(open_parts, cache_root),
         )
     except SandboxError as error:
         raise as_runner_error(error) from error
@@ -219,6 +243,9 @@ def load_jobs(request: Request) -> list[Job]:
             contract = contract_of(fixture.simulation, path.parent, fixture.id)
         provider, upstream = make_source(request, fixture.script_name, key)
         for repeat in range(request.repeat):
+                determinism=request.determinism,
+                pinned_date=request.pinned_date,
+                pinned_seed=request.pinned_seed,
             options = PlanOptions(
                 launch=request.launch,
                 mode=request.gate_mode,

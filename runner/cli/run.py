@@ -103,6 +103,17 @@ def limits_of(_: click.Context, option: click.Parameter, value: str | None) -> t
     show_default=True,
     help="Launch setting: what users have, or small and equal requests.",
 )
+@click.option(
+    "--determinism",
+    type=click.Choice(["free", "pinned"]),
+    default="free",
+    show_default=True,
+    help="Real clock and chance, or both pinned, so that requests are equal byte for byte: then measured only, never scored.",
+)
+@click.option("--pinned-date", metavar="DATE", help="YYYY-MM-DD[THH:MM:SSZ] at which a pinned run's clock stands.")
+@click.option(
+    "--pinned-seed", metavar="HEX", help="64 hexadecimal digits that a pinned run's random bytes follow from."
+)
 @click.option("--model", metavar="NAME", help="Model alias or name; default: the fixture's, else sonnet.")
 @click.option("--max-usd", metavar="USD", help="Spend ceiling of each run, at list prices.")
 @click.option("--timeout", type=click.IntRange(1, 86_400), metavar="S", help="Wall clock of each run in seconds.")
@@ -155,11 +166,14 @@ def limits_of(_: click.Context, option: click.Parameter, value: str | None) -> t
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")
 def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Run each FIXTURE (an id, or a path to a file), or all of the folder where none is named."""
-    if options["no_grade"] or options["no_judge"]:
+    pinned = options["determinism"] == "pinned"
+    if options["no_grade"] or options["no_judge"] or pinned:
         given = click.get_current_context().get_parameter_source
         loose = [f"--{name}" for name in ("votes", "rule") if given(name) is click.core.ParameterSource.COMMANDLINE]
         if loose:
             raise click.UsageError(f"{' and '.join(loose)} say how votes count, and nothing is judged here")
+        if pinned and options["no_judge"]:
+            raise click.UsageError("--no-judge says how to grade, and pinned runs are never scored")
     from runner.cli.batch import Request, prepare, run_batch
     from runner.cli.grading import GradingChoice
     from runner.cli.story import Story
@@ -176,6 +190,9 @@ def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
         ca_file=options["ca_file"],
         gate_mode=options["gate_mode"],
         launch=options["launch"],
+        determinism=options["determinism"],
+        pinned_date=options["pinned_date"],
+        pinned_seed=options["pinned_seed"],
         model=options["model"],
         max_usd=options["max_usd"],
         timeout_s=options["timeout"],
@@ -187,7 +204,7 @@ def command(fixtures: tuple[str, ...], as_json: bool, **options: Any) -> int:
         shared_workspace=options["shared_workspace"],
         require_limits=options["require_limits"],
         grading=None
-        if options["no_grade"]
+        if options["no_grade"] or pinned
         else GradingChoice(judge=not options["no_judge"], votes=options["votes"], rule=options["rule"]),
     )
     story = Story(as_json=as_json)
