@@ -13,7 +13,8 @@ only ever mean *error* (exit 2): pass and fail are values.
     ├─ SimulatorUnavailable  the simulated service did not come up, or died
     ├─ SigningError       a signature could not be made or looked at: SigningUnavailable SigningFailed
     ├─ ReproduceImpossible  an attempt cannot be run again and compared
-    └─ SandboxFailure     wraps what sandbox/ raised
+    ├─ SandboxFailure     wraps what sandbox/ raised
+    └─ MachineFault       the machine lacked something where nobody had a better word for it (runner/unforeseen.py)
 """
 
 from __future__ import annotations
@@ -220,3 +221,9 @@ class SandboxFailure(RunnerError):
     """The sandbox could not be had or could not be set up; the cause is kept as ``__cause__``."""
 
     code = "sandbox-unavailable"
+
+
+class MachineFault(RunnerError):
+    """A system call failed for want of what a machine should have: room, open files, memory, a working disk. The operator's to fix."""
+
+    code = "machine-fault"

@@ -17,9 +17,9 @@ from functools import cached_property
 from pathlib import Path
 
 from runner.canonical import digest_of
-from runner.errors import SkillTreeInvalid
+from runner.errors import InputMissing, SandboxFailure, SkillTreeInvalid
 from runner.skill_text import SkillText, parse_skill_text
-from runner.staging import Staged, StagedFile, StagingLimits, copy_tree, scan_tree
+from runner.staging import Staged, StagedFile, StagingLimits, copy_tree, scan_tree, writing
 
 SKILLS_INSIDE = "/home/eval/.claude/skills"
 """Where the tree lies in every sandbox; it stands in requests (DESIGN "The sandbox")."""
@@ -116,8 +116,9 @@ def _stage(
     if source is not None:
         left_out += copy_tree(source, dest, limits).left_out
     elif not dest.exists():
-        dest.mkdir()
-        dest.chmod(0o755)
+        with writing(dest):
+            dest.mkdir()
+            dest.chmod(0o755)
     taken = {_twin(name): name for name in os.listdir(dest)}
     for name in recipes:
         if recipes_root is None or not (recipes_root / name / "SKILL.md").is_file():
@@ -132,7 +133,11 @@ def _stage(
             )
         taken[_twin(name)] = name
         left_out += [f"{name}/{path}" for path in copy_tree(recipes_root / name, dest / name, limits).left_out]
-    tree = read_tree(dest, recipes=recipes, limits=limits)
+    try:
+        with writing(dest):
+            tree = read_tree(dest, recipes=recipes, limits=limits)
+    except InputMissing as error:  # it was made a moment ago
+        raise SandboxFailure(error.message, where=error.where, code="sandbox-staging") from error
     return replace(tree, staged=replace(tree.staged, left_out=tuple(sorted(left_out))))
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.errors import InputMissing, SkillTreeInvalid
+from runner.errors import InputMissing, SandboxFailure, SkillTreeInvalid
 from runner.text import visible_bytes
 
 LEFT_OUT = frozenset({".git"})
@@ -68,8 +68,8 @@ class Staged:
 def copy_tree(source: Path, dest: Path, limits: StagingLimits | None = None) -> Staged:
     """Copy the regular files below ``source`` into the empty folder ``dest`` (made if missing); files get mode 0644 or 0755, folders 0755.
 
-    Raises: InputMissing if ``source`` is no folder; SkillTreeInvalid with the path in the tree for anything that cannot be staged; what was
-    copied until then stays in ``dest``.
+    Raises: InputMissing if ``source`` is no folder; SkillTreeInvalid with the path in the tree for anything that cannot be staged; SandboxFailure
+    (``sandbox-staging``) where the copy cannot be written. What was copied until then stays in ``dest``.
     """
     return _Copy(limits or StagingLimits(), dest).run(source)
 
@@ -110,7 +110,8 @@ class _Copy:
             raise InputMissing(f"the skills folder cannot be opened: {error.strerror}", where=str(source)) from error
         try:
             if self.dest is not None:
-                _make_folder(self.dest)
+                with writing(self.dest):
+                    _make_folder(self.dest)
             self._folder(root, "", 0)
         finally:
             os.close(root)
@@ -211,15 +212,32 @@ class _Copy:
         self.files[path] = StagedFile(path, len(data), hashlib.sha256(data).hexdigest(), executable)
         if self.dest is None:
             return
-        target = self.dest / path
-        _make_folder(target.parent)
-        with _opened(
-            os.fspath(target), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, None
-        ) as file:
-            os.fchmod(file, 0o755 if executable else 0o644)
-            view = memoryview(data)
-            while view:
-                view = view[os.write(file, view) :]
+        with writing(self.dest):
+            _write(self.dest / path, data, executable)
+
+
+@contextmanager
+def writing(dest: Path) -> Iterator[None]:
+    """Tell of a copy that cannot be written: that is not the skill's fault. Raises: SandboxFailure."""
+    try:
+        yield
+    except OSError as error:
+        raise SandboxFailure(
+            f"the private copy of the skills cannot be made: {error.strerror}",
+            where=str(error.filename or dest),
+            hint="make room where private directories lie: /run for root, else XDG_RUNTIME_DIR",
+            code="sandbox-staging",
+        ) from error
+
+
+def _write(target: Path, data: bytes, executable: bool) -> None:
+    _make_folder(target.parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with _opened(os.fspath(target), flags, None) as file:
+        os.fchmod(file, 0o755 if executable else 0o644)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
 
 
 def _read(file: int, at_most: int, path: str) -> bytes:

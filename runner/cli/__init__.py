@@ -58,12 +58,22 @@ def _run(arguments: Sequence[str]) -> int:
     except (AnswerLost, BrokenPipeError, SystemExit):  # click exits by itself, with 1, where a pipe's reader is gone
         return 2
     except Exception as bug:  # noqa: BLE001  the one boundary: a bug is an error of ours, never a fail
+        return _failed(arguments, _unforeseen(bug))
+    return result if isinstance(result, int) else 0
+
+
+def _unforeseen(bug: Exception) -> RunnerError:
+    """Return what to tell; of a defect the whole traceback is on stderr."""
+    from runner.errors import MachineFault
+    from runner.unforeseen import unforeseen
+
+    error = unforeseen(bug)
+    if not isinstance(error, MachineFault):
         import traceback
 
         traceback.print_exc()
-        hint = "this is a defect of hermeval; report it with the lines above"
-        return _failed(arguments, RunnerError(f"{type(bug).__name__}: {bug}", hint=hint))
-    return result if isinstance(result, int) else 0
+        error.hint = "this is a defect of hermeval; report it with the lines above"
+    return error
 
 
 def _failed(arguments: Sequence[str], error: RunnerError, *, told_people: bool = False) -> int:

@@ -23,6 +23,7 @@ from runner.gate.upstreams import Upstream
 from runner.grade.judge_plan import MAX_VOTES, JudgeOptions, build_judge_plan
 from runner.plan import Provider
 from runner.skills import stage
+from runner.unforeseen import unforeseen
 from runner.waiting import wait_all
 
 if TYPE_CHECKING:  # and late where used: a command looks for its judges before it runs anything, and needs no more of this room by then
@@ -171,8 +172,7 @@ def judge_once(
     except RunnerError as error:
         return _unkept(candidate, vote, model, judgement, error)
     except Exception as bug:  # noqa: BLE001  one vote's bug stops no other
-        defect = RunnerError(f"{type(bug).__name__}: {bug}", hint="this is a defect of hermeval; report it")
-        return _unkept(candidate, vote, model, judgement, defect)
+        return _unkept(candidate, vote, model, judgement, unforeseen(bug))
     return judgement.kept_as(kept.id, str(kept.path))
 
 
