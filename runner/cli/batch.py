@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from runner.cli.interrupt import INTERRUPTS, Interrupted
 from runner.cli.provider import make_source, read_key
 from runner.errors import InputMissing, RunnerError, SettingInvalid
+from runner.unforeseen import unforeseen
 from runner.waiting import wait_all
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _run_all(
         except RunnerError as error:
             return story.failed(job.fixture.id, error)
         except Exception as bug:  # noqa: BLE001  one run's bug stops no other
-            return story.failed(job.fixture.id, _defect(bug))
+            return story.failed(job.fixture.id, unforeseen(bug))
         return story.ended(attempted)
 
     futures: list[Future[dict[str, Any]]] = []
@@ -135,14 +136,6 @@ def _run_all(
     for future in futures:
         future.result()  # raises what a thread could not tell
     return story.finish(rows)
-
-
-def _defect(bug: Exception) -> RunnerError:
-    import traceback
-
-    place = traceback.format_exception(bug)[-3:]
-    hint = "this is a defect of hermeval; report it"
-    return RunnerError(f"{type(bug).__name__}: {bug}", where=" ".join("".join(place).split())[:600], hint=hint)
 
 
 def prepare(request: Request) -> list[Plan]:
