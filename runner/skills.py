@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from runner.canonical import digest_of
-from runner.errors import InputMissing, SandboxFailure, SkillTreeInvalid
+from runner.errors import InputError, InputMissing, SandboxFailure, SkillTreeInvalid
 from runner.skill_text import SkillText, parse_skill_text
 from runner.staging import Staged, StagedFile, StagingLimits, copy_tree, scan_tree, writing
 
@@ -163,6 +163,14 @@ def unchanged(tree: SkillTree, staged: Path) -> tuple[str, ...]:
     before = {file.path: file for file in tree.files}
     after = {file.path: file for file in scan_tree(staged).files}
     return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))
+
+
+def changed_since(tree: SkillTree, staged: Path) -> tuple[str, ...]:
+    """Return as ``unchanged`` what differs after a run; of a folder that is no skill tree any more, or cannot be read, the place that shows it."""
+    try:
+        return unchanged(tree, staged)
+    except InputError as error:
+        return (error.where or ".",)
 
 
 def _unit(root: Path, staged: Staged, folder: str) -> SkillUnit:

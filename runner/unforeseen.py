@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from runner.errors import MachineFault, RunnerError
+from runner.errors import GateError, MachineFault, RunnerError
+from sandbox.errors import SandboxError
 
 _HINTS = {
     errno.ENOSPC: "make room on that disk",
@@ -42,6 +43,22 @@ def unforeseen(error: BaseException) -> RunnerError:
             return MachineFault(f"a system call failed: {one.strerror}", where=where, hint=_HINTS[one.errno])
     hint = "this is a defect of hermeval; report it"
     return RunnerError(f"{type(error).__name__}: {error}", where=_place(error), hint=hint)
+
+
+def step_fault(step: str, error: Exception) -> dict[str, str]:
+    """Return ``step``, ``code``, ``message`` and ``hint`` of what went wrong at a step of a run, for ``SetupFacts``.
+
+    Raises: the error itself, where it is neither the sandbox's nor the gate's nor the machine's fault.
+    """
+    if isinstance(error, SandboxError):
+        return {"step": step, "code": error.code, "message": str(error), "hint": error.hint}
+    if isinstance(error, GateError):
+        return {"step": "gate", "code": error.code, "message": error.message, "hint": error.hint}
+    fault = unforeseen(error)
+    if isinstance(error, RunnerError) or not isinstance(fault, MachineFault):
+        raise error
+    message = f"{fault.message} ({fault.where})" if fault.where else fault.message
+    return {"step": step, "code": fault.code, "message": message, "hint": fault.hint}
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -7,8 +7,9 @@ import os
 
 import pytest
 
-from runner.errors import MachineFault
-from runner.unforeseen import unforeseen
+from runner.errors import GateUnavailable, InputMissing, MachineFault
+from runner.unforeseen import step_fault, unforeseen
+from sandbox.errors import SandboxUnavailable
 
 
 @pytest.mark.parametrize("name", ["ENOSPC", "EDQUOT", "EIO", "EROFS", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN"])
@@ -46,3 +47,19 @@ def test_exceptions_in_a_ring_end() -> None:
     one, two = KeyError(1), KeyError(2)
     one.__context__, two.__context__ = two, one
     assert unforeseen(one).code == "internal"
+
+
+def test_a_steps_fault_keeps_its_code() -> None:
+    """The sandbox's and the gate's own errors keep code and words; the machine's get the step at which it was met."""
+    assert step_fault("sandbox-start", SandboxUnavailable("no bwrap"))["code"] == SandboxUnavailable("no bwrap").code
+    assert step_fault("sandbox-start", GateUnavailable("it died"))["step"] == "gate"
+    told = step_fault("gate", OSError(errno.ENOSPC, "No space left on device", "/run/x"))
+    assert (told["step"], told["code"]) == ("gate", "machine-fault")
+    assert "/run/x" in told["message"]
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), InputMissing("gone")])
+def test_what_is_no_steps_fault_is_raised_again(error: Exception) -> None:
+    """A defect, and an error that has a rule of its own, go on as they are."""
+    with pytest.raises(type(error)):
+        step_fault("gate", error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import stat
 from collections.abc import Callable
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.errors import InputMissing, SkillTreeInvalid
-from runner.skills import SkillTree, manifest, read_tree, stage, unchanged
+from runner.errors import InputMissing, SandboxFailure, SkillTreeInvalid
+from runner.skills import SkillTree, changed_since, manifest, read_tree, stage, unchanged
 from runner.staging import StagingLimits, copy_tree
 
 SKILL = b"---\nname: one\ndescription: Does one thing.\n---\n# One\n\nDo the thing.\n"
@@ -244,6 +245,24 @@ def test_link_put_into_the_staged_tree_is_refused(source: Path, tmp_path: Path) 
     os.symlink("SKILL.md", tmp_path / "dest" / "one" / "link")
     with pytest.raises(SkillTreeInvalid):
         unchanged(tree, tmp_path / "dest")
+    assert changed_since(tree, tmp_path / "dest") == ("one/link",)
+
+
+def test_a_staged_tree_that_is_gone_has_changed(source: Path, tmp_path: Path) -> None:
+    """After a run a folder that cannot be read is told as changed, so that the run itself is still kept."""
+    tree = staged(source, tmp_path)
+    assert changed_since(tree, tmp_path / "dest") == ()
+    shutil.rmtree(tmp_path / "dest")
+    assert changed_since(tree, tmp_path / "dest") == (str(tmp_path / "dest"),)
+
+
+def test_a_copy_that_cannot_be_written_is_not_the_skills_fault(source: Path, tmp_path: Path) -> None:
+    """A full disk below the private copy is the machine's: another code than a bad skill's, with the system's words."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SandboxFailure) as caught:
+        copy_tree(source, tmp_path / "file" / "dest")
+    assert caught.value.code == "sandbox-staging"
+    assert "Not a directory" in caught.value.message
 
 
 def test_recipes_are_installed_beside_the_skills(source: Path, tmp_path: Path) -> None:
