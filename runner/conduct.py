@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runner.claude.transcript import TranscriptParser
-from runner.errors import GateError, SandboxFailure, SimulatorUnavailable
+from runner.errors import SandboxFailure, SimulatorUnavailable
 from runner.gate.server import Gate, GateRecord
 from runner.gate.upstreams import Upstream
 from runner.pinned_parts import attendant_fault, no_parts, pinned_sources
 from runner.plan import RunPlan, sandbox_spec
 from runner.run_facts import RunFacts, SetupFacts
-from runner.skills import SkillTree, unchanged
+from runner.skills import SkillTree, changed_since
 from runner.toolchain import AgentToolchain
+from runner.unforeseen import step_fault
 from sandbox.errors import CollectFailed, SandboxError, SandboxUnavailable
 from sandbox.limits import not_held
 from sandbox.process import Host, Supervisor, supervise
@@ -237,13 +238,11 @@ def _work(
                         _end_simulator(simulator, seen)
                 finally:
                     seen.record = gate.close()
-            changed = unchanged(tree, staged)
+            changed = changed_since(tree, staged)
             if changed:
                 seen.run = seen.run.model_copy(update={"skill_tree_changed": changed})
-    except SandboxError as error:
-        seen.run = RunFacts(setup=SetupFacts(step=step, code=error.code, message=str(error), hint=error.hint))
-    except GateError as error:
-        seen.run = RunFacts(setup=SetupFacts(step="gate", code=error.code, message=error.message, hint=error.hint))
+    except Exception as error:  # noqa: BLE001  what is no fault of a step or of the machine is raised again
+        seen.run = RunFacts(setup=SetupFacts(**step_fault(step, error)))
 
 
 def _require_limits(machine: Machine, running: Running) -> None:
