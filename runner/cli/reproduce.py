@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,8 @@ from runner.text import visible
 if TYPE_CHECKING:
     from runner.conduct import Machine
     from runner.reproduce import Reproduction
+
+_REQUEST_PLACES = {"request", "order", "requests", "refusals"}
 
 
 @click.command("reproduce", short_help="Run attempts again on their recorded exchanges.")
@@ -34,7 +38,10 @@ def command(attempts: tuple[Path, ...], as_json: bool) -> int:
 
     environ = dict(os.environ)  # noqa: TID251  commands are where the environment is read
     machine = open_machine(environ)
-    verify_tools(machine, environ)
+    with ThreadPoolExecutor(1) as pool:  # hashing lets go of the interpreter, so that the imports cost nothing
+        verified = pool.submit(verify_tools, machine, environ)
+        import_module("runner.reproduce")
+    verified.result()
     cancelled = threading.Event()
     rows = []
     with INTERRUPTS.deferred(cancelled.set):
@@ -55,12 +62,17 @@ def command(attempts: tuple[Path, ...], as_json: bool) -> int:
 
 
 def verify_tools(machine: Machine, environ: dict[str, str]) -> None:
-    """Hash the installed agent tools whole: a claim of the same bits does not rest on a stamp (DESIGN "The sandbox"). Raises: ToolchainMismatch."""
+    """Hash the installed agent tools whole: a claim of the same bits does not rest on a stamp (DESIGN "The sandbox"). Raises: ToolchainMismatch.
+
+    The tree's hash covers the tools; each is hashed by itself only to say which one is another.
+    """
+    from runner.nar import nar_sha256
     from runner.toolchain import default_cache_root, load_lock, mismatch, verify_tree
 
-    for check in verify_tree(
-        load_lock(), "agent", default_cache_root(os.geteuid(), environ), system=machine.toolchain.system
-    ):
+    lock, root, system = load_lock(), default_cache_root(os.geteuid(), environ), machine.toolchain.system
+    if nar_sha256(lock.root("agent", system, root)) == lock.system(system).agent.nar_sha256:
+        return
+    for check in reversed(verify_tree(lock, "agent", root, system=system)):
         if check.status == "broken":
             raise mismatch(check)
 
@@ -101,7 +113,18 @@ def _row(path: Path, done: Reproduction) -> dict[str, Any]:
         "transcript_rules": dict(done.transcript_rules),
         "rules_version": done.rules_version,
         "requests": {"served": done.served, "exact": done.exact_requests},
+        "claims": _claims(done),
         "drift": list(done.drift),
+    }
+
+
+def _claims(done: Reproduction) -> dict[str, str]:
+    """Return what was asked (V4) and what came of it (V5) as claims of their own (facts/replay.md §2)."""
+    places = {difference.partition(":")[0] for difference in done.differences}
+    requests = "exact" if done.served == done.exact_requests else "normalised"
+    return {
+        "requests": "diverged" if places & _REQUEST_PLACES else requests,
+        "results": "broken" if places - _REQUEST_PLACES else "held",
     }
 
 
