@@ -25,6 +25,7 @@ from runner.run_facts import RunFacts, SetupFacts
 from runner.skills import SkillTree, changed_since
 from runner.toolchain import AgentToolchain
 from runner.unforeseen import step_fault
+from sandbox.cgroup import CURE
 from sandbox.errors import CollectFailed, SandboxError, SandboxUnavailable
 from sandbox.limits import not_held
 from sandbox.process import Host, Supervisor, supervise
@@ -250,8 +251,8 @@ def _require_limits(machine: Machine, running: Running) -> None:
     missing = not_held(machine.require_limits, running.limits)
     if missing:
         raise SandboxUnavailable(
-            f"this host does not hold the required limits: {', '.join(missing)}",
-            hint="run where a cgroup v2 subtree is delegated, or without --require-limits",
+            f"this host does not hold the required limits: {', '.join(missing)}{machine.host.without_group}",
+            hint=f"{CURE}, or run without --require-limits",
             code="limits-unavailable",
         )
 

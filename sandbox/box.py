@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Callable
 
-    from sandbox import canary, kernel, listener, procfs, watchdog
+    from sandbox import canary, group, kernel, listener, procfs, watchdog
 else:
     import _signal
     import posix as os
@@ -68,8 +68,9 @@ def receive(channel: _socket.socket) -> tuple[bytes, list[bytes], list[int]]:
 class Box:
     """One bwrap and what is known of it."""
 
-    def __init__(self, control: _socket.socket) -> None:
+    def __init__(self, control: _socket.socket, own: "group.Group") -> None:
         self.control = control
+        self.group = own
         self.gone = False  # the runner is done or dead
         self.reason = b""
         self.released = False
@@ -210,11 +211,27 @@ class Box:
         if self.view >= 0:
             self.places = watchdog.open_places(self.child, request.get(b"writable", []))
             read_back.append(b"memory_bytes=%d" % self.memory_bytes)
+        read_back += self.take_in(request)
         fields = [b"held", b"%d" % ((time.monotonic() - self.started) * 1e6), *read_back]
         # The runner gets a hold of pid 1 as well: bwrap's own die-with-parent has a gap right after the release (facts/sandbox.md, finding 5).
         rights = b"".join(handle.to_bytes(4, sys.byteorder) for handle in (self.child_fd, *handles))
         ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]
         self.control.sendmsg([b"\0".join(fields)], ancillary)
+
+    def take_in(self, request: Request) -> list[bytes]:
+        """Move the held pid 1 into the control group, where there is one; what it starts is in it too. Returns what the kernel reads back.
+
+        Files of sized mounts are counted with the memory, so the group has as much more as they may hold; the watchdog goes on looking at the processes by themselves.
+        """
+        memory, processes, cpu = (
+            int(request.get(name, [b"0"])[0]) for name in (b"memory_bytes", b"processes", b"cpu_percent")
+        )
+        mounts = sum(fact.f_blocks * fact.f_frsize for fact in map(os.statvfs, self.places))
+        held = self.group.hold(self.child, memory + mounts, processes, cpu) if self.group.there else {}
+        return [
+            b"%s=%d" % (name.encode(), value)
+            for name, value in ({**held, "mounts_bytes": mounts} if held else {}).items()
+        ]
 
     def stay(self, wall_s: float) -> None:
         """Wait for the release, then for the end: bwrap's, the wall clock's, or the runner's word."""
@@ -303,7 +320,12 @@ class Box:
         """Kill what lives, wait until pid 1 is dead, and tell how it ended. On every path, once."""
         if self.bwrap < 0:
             return
+        facts = self.group.facts()
+        if facts.get("memory_oom_kills") and self.exit_code in (b"", b"137"):
+            self.reason, self.exit_code = self.reason or b"memory-limit", b""
+        self.memory_peak = max(self.memory_peak, facts.pop("memory_peak", 0))
         if self.child_fd >= 0:
+            self.group.kill()
             send_kill(self.child_fd)
             select.select([self.bwrap_fd], [], [], SETTLE_S)
         elif self.alive:
@@ -327,6 +349,7 @@ class Box:
             b"dead" if dead else b"alive",
             b"released" if self.block < 0 else b"held",
             b"%d" % self.memory_peak,
+            *(b"%s=%d" % (name.encode(), value) for name, value in facts.items()),
         )
         self.tell(b"\0".join(fields))
 

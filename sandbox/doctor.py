@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from sandbox.argv import mount_args
+from sandbox.cgroup import CURE
 from sandbox.errors import HOST_CANNOT_ISOLATE, SandboxError
 from sandbox.identity import RUN_USER
 from sandbox.inside_probe import PROBE, expect
@@ -243,7 +244,7 @@ def check_effects(host: Host, runtime_dir: Path | None) -> list[Check]:
             else Check(id_, titles[id_], "ok")
         )
     checks.append(check_keyring(host, facts.get("keyring", ""), titles["keyring"]))
-    return [*checks, check_limits(ended)]
+    return [*checks, check_limits(ended, host)]
 
 
 def check_keyring(host: Host, inside: str, title: str) -> Check:
@@ -307,7 +308,7 @@ def _answer_once(listener: socket.socket) -> None:
         return
 
 
-def check_limits(ended: Ended) -> Check:
+def check_limits(ended: Ended, host: Host) -> Check:
     """Which limits hold, and by what (facts/sandbox.md §5)."""
     title = "Limits on processes, memory, open files and disk"
     held = ended.limits
@@ -319,10 +320,10 @@ def check_limits(ended: Ended) -> Check:
             "limits",
             title,
             "degraded",
-            f"{tiers}: memory is looked at four times a second, and no kernel limit holds it"
+            f"{tiers}: memory is looked at four times a second, and no kernel limit holds it{host.without_group}"
             if held.memory == "watchdog"
-            else f"{tiers}: a program inside can use all of the machine's memory",
-            "run on a machine of its own, or under systemd-run -p MemoryMax=",
+            else f"{tiers}: a program inside can use all of the machine's memory{host.without_group}",
+            f"run on a machine of its own, or {CURE}",
         )
     return Check("limits", title, "ok", tiers)
 

@@ -34,6 +34,10 @@ class Limits(BaseModel):
         MEMORY_BYTES
     )
     """Memory of all processes together, beside what the sized mounts hold. Left out of the JSON form where it is the default: plans of older attempts do not have it."""
+    cpu_percent: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    """Processor time, 100 for one whole processor; only a control group holds it. None for no limit."""
 
 
 class HeldLimits(BaseModel):
@@ -47,8 +51,11 @@ class HeldLimits(BaseModel):
     file_bytes: Tier = "none"
     disk: Tier = "tmpfs"
     """Every writable place is a tmpfs with a size, so this one is structural; ``none`` where a directory of the host is shared (A13)."""
+    cpu: Tier = Field(default="none", exclude_if=lambda value: value == "none")
+    """Left out of the JSON form where nothing holds it: older attempts do not have it."""
     values: Mapping[str, int] = {}
-    """Read-back: ``processes``, ``open_files``, ``file_bytes``, ``core_bytes``, ``memory_bytes`` as the kernel has them; an absent key is unlimited or unread."""
+    """Read-back: ``processes``, ``open_files``, ``file_bytes``, ``core_bytes``, ``memory_bytes`` as the kernel has them; an absent key is unlimited or unread. Of a control group
+    ``memory_max_bytes`` (of processes and sized mounts together; ``mounts_bytes`` is what the latter may hold), ``memory_oom_group``, ``pids_max``, ``cpu_percent``."""
 
 
 REQUIRABLE: Mapping[str, tuple[Tier, ...]] = {"memory": ("cgroup",), "pids": ("cgroup", "rlimit")}
@@ -67,9 +74,13 @@ def held_limits(asked: Limits, read_back: Mapping[str, int]) -> HeldLimits:
     def tier(name: str, limit: int) -> Tier:
         return "rlimit" if 0 <= read_back.get(name, -1) <= limit else "none"
 
+    most = asked.memory_bytes + read_back.get("mounts_bytes", 0)
+    watched: Tier = "watchdog" if 0 < read_back.get("memory_bytes", 0) <= asked.memory_bytes else "none"
+    counted = 0 < read_back.get("pids_max", 0) <= asked.processes
     return HeldLimits(
-        memory="watchdog" if 0 < read_back.get("memory_bytes", 0) <= asked.memory_bytes else "none",
-        processes=tier("processes", asked.processes),
+        memory="cgroup" if 0 < read_back.get("memory_max_bytes", 0) <= most else watched,
+        processes="cgroup" if counted else tier("processes", asked.processes),
+        cpu="cgroup" if 0 < read_back.get("cpu_percent", 0) <= (asked.cpu_percent or 0) else "none",
         open_files=tier("open_files", asked.open_files),
         file_bytes=tier("file_bytes", asked.file_bytes),
         values=dict(read_back),

@@ -16,12 +16,14 @@ import socket
 import stat
 import subprocess  # noqa: TID251 - the one place
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from sandbox.cgroup import NoPlace, Place, look
 from sandbox.errors import SandboxUnavailable
+from sandbox.group import Group, KernelTree
 from sandbox.identity import Identity, read_identity
 from sandbox.pinned import Programs, find_programs
 from sandbox.staging import choose_staging, make_staging, place_program
@@ -39,6 +41,13 @@ class Host:
     python: Path = Programs.python
     inner: Literal["namespaces", "none"] = "namespaces"
     """``none`` only in Nix's build sandbox, where that is the one sandbox to be had: graders then run bare (bare.py), and nothing else runs at all."""
+    groups: Place | NoPlace = field(default_factory=lambda: NoPlace("nobody looked"))
+    """Where a sandbox's control group may be made."""
+
+    @property
+    def without_group(self) -> str:
+        """Why there is no control group, in brackets; nothing where there is one."""
+        return f" ({self.groups.reason})" if isinstance(self.groups, NoPlace) else ""
 
 
 def find_host(*, bwrap: Path | None = None, python: Path | None = None) -> Host:
@@ -70,7 +79,7 @@ def find_host(*, bwrap: Path | None = None, python: Path | None = None) -> Host:
     program = place_program(identity)
     if identity.run_as is not None:
         precompile(python, program.parent)
-    return Host(identity, program, bwrap, python)
+    return Host(identity, program, bwrap, python, groups=look())
 
 
 def precompile(python: Path, directory: Path) -> None:
@@ -117,7 +126,10 @@ class Supervisor:
         self._errors = os.memfd_create("supervisor-stderr")
         account = host.identity.run_as
         words = ["-", "-"] if account is None else [str(account.uid), str(account.gid)]
-        argv = [str(host.python), "-I", "-S", str(host.program), str(theirs.fileno()), *words, str(staging or "-")]
+        place = host.groups
+        self._group = f"{place.parent}/hermeval-{os.urandom(8).hex()}" if isinstance(place, Place) else "-"
+        words += [str(staging or "-"), self._group]
+        argv = [str(host.python), "-I", "-S", str(host.program), str(theirs.fileno()), *words]
         try:
             self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
                 argv,
@@ -141,6 +153,11 @@ class Supervisor:
         """The private directory of this run."""
         assert self._staging is not None
         return self._staging
+
+    @property
+    def group(self) -> str:
+        """The path of this run's control group, whether or not it could be made; ``-`` where there is no place for one."""
+        return self._group
 
     @property
     def pid(self) -> int | None:
@@ -179,6 +196,10 @@ class Supervisor:
         if self._errors >= 0:
             os.close(self._errors)
             self._errors = -1
+        if self._group != "-" and os.path.exists(self._group):
+            left = Group(self._group, KernelTree())
+            left.there = True
+            left.remove()
         if self._staging is not None and self._staging.exists():  # only after the supervisor itself was killed
             import shutil
 

@@ -83,6 +83,8 @@ def request_fields(spec: SandboxSpec, bwrap: Path, wall_clock_s: float, opened: 
     fields.append(b"file_bytes=%d" % limits.file_bytes)
     fields.append(b"core_bytes=%d" % CORE_BYTES)
     fields.append(b"memory_bytes=%d" % limits.memory_bytes)
+    if limits.cpu_percent is not None:
+        fields.append(b"cpu_percent=%d" % limits.cpu_percent)
     fields += [b"writable=" + os.fsencode(path) for path in writable_places(spec)]
     for mount in spec.mounts:
         if isinstance(mount, Bind):

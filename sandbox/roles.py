@@ -1,6 +1,6 @@
 """The supervisor's two roles: the process that owns a sandbox, and for a root caller the parent that only removes what root staged. Part of the supervisor's program.
 
-Boundary: forks, changes its uid, removes the staging directory. Standard library only; imported by supervisor.py from the directory it lies in. Not here: bwrap (box.py).
+Boundary: forks, changes its uid, makes and removes the control group, removes the staging directory. Standard library only; imported by supervisor.py from the directory it lies in. Not here: bwrap (box.py).
 Rules:
 - bwrap never runs as uid 0 of the host. A root caller's supervisor forks first: the child gives up root for good and does everything; the parent waits for it and removes
   the staging directory, which stays root's, so that nobody else can change what was staged.
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     import os
     import signal as _signal
 
-    from sandbox import box, kernel, procfs
+    from sandbox import box, group, kernel, procfs
 else:
     import _signal
     import posix as os
 
     import box
+    import group
     import kernel
     import procfs
 
@@ -34,21 +35,26 @@ def main(argv: list[str]) -> None:
     os.umask(0o022)
     for number in box.QUIET:  # the runner decides when a run ends, and the lifeline tells when it cannot
         _signal.signal(number, _signal.SIG_IGN)
+    own = group.Group(argv[5])
+    if argv[5] != "-":
+        own.make()
     if argv[2] != "-":
         child = os.fork()
         if child:
             control.close()
             _, status = os.waitpid(child, 0)
+            own.remove()
             remove_tree(argv[4])
             if status:  # it was killed: a sandbox that is still held has nobody else to end it
                 os.killpg(0, _signal.SIGKILL)
             return
         become(int(argv[2]), int(argv[3]))
-        serve(control)
+        serve(control, own)
         return
     try:
-        serve(control)
+        serve(control, own)
     finally:
+        own.remove()
         remove_tree(argv[4])
 
 
@@ -64,7 +70,7 @@ def become(uid: int, gid: int) -> None:
     raise RuntimeError("root could be had again")
 
 
-def serve(control: _socket.socket) -> None:
+def serve(control: _socket.socket, own: "group.Group") -> None:
     """Serve one sandbox, then wait until the runner is done or dead."""
     if procfs.outer_uid() == 0:
         control.send(b"refused\0this user is uid 0 one level up, and a sandbox of that user does not confine")
@@ -78,7 +84,7 @@ def serve(control: _socket.socket) -> None:
     verb, _, descriptors = box.receive(control)
     if verb != b"start":
         return
-    sandbox = box.Box(control)
+    sandbox = box.Box(control, own)
     try:
         sandbox.run(read_request(descriptors[0]), descriptors[1:], setns)
     finally:

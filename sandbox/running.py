@@ -225,7 +225,7 @@ class Running:
             self._supervisor.close()  # kills what is left of its group
             self._kill_pid1()
             fields = [b"ended", b"", b"supervisor-gone", b"-1", b"0", b"alive", b"released", b"0"]
-        _, code, reason, bwrap_status, duration_us, dead, state, memory_peak = fields
+        _, code, reason, bwrap_status, duration_us, dead, state, memory_peak, *facts = fields
         complete = [drain.finish() for drain in self._drains]
         stderr = self._stderr.result()
         setup_error = None
@@ -248,6 +248,7 @@ class Running:
                 "memory_peak_bytes": int(memory_peak),
                 "stdout_complete": int(complete[0]),
                 "stderr_complete": int(complete[1]),
+                **parse_limits(facts),
             },
         )
 

@@ -18,7 +18,17 @@ from sandbox.identity import Identity
 
 ROOT_BASE = Path("/run/hermeval")
 PROGRAM = "supervisor.py"
-PROGRAM_FILES = (PROGRAM, "roles.py", "box.py", "kernel.py", "listener.py", "procfs.py", "canary.py", "watchdog.py")
+PROGRAM_FILES = (
+    PROGRAM,
+    "roles.py",
+    "box.py",
+    "kernel.py",
+    "listener.py",
+    "procfs.py",
+    "canary.py",
+    "watchdog.py",
+    "group.py",
+)
 _PREFIX = "hermeval-"
 
 

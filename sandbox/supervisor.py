@@ -1,11 +1,11 @@
-"""The supervisor's program: ``/usr/bin/python3 -I -S supervisor.py CONTROL-FD UID GID STAGING`` (``-`` where there is none).
+"""The supervisor's program: ``/usr/bin/python3 -I -S supervisor.py CONTROL-FD UID GID STAGING GROUP`` (``-`` where there is none).
 
-Boundary: a program, never imported. roles.py, box.py, kernel.py, listener.py and procfs.py lie beside it and are part of it: standard library only, no package, few imports, because its
+Boundary: a program, never imported. roles.py, box.py, kernel.py, listener.py, procfs.py, canary.py, watchdog.py and group.py lie beside it and are part of it: standard library only, no package, few imports, because its
 start lies on every run's path. For the same reason they import ``posix``, which is built in and is what ``os`` is made of, and this file is short: only imported
 modules are kept compiled.
 Messages are SEQPACKET datagrams of NUL-separated fields; the first is the verb. In: ``start`` (with descriptors; the first is a file of NUL-terminated ``key=value``
 fields), ``release``, ``kill REASON``. Out: ``refused TEXT``, ``held SETUP-US LIMIT=VALUE…`` (with descriptors: pid 1, listeners, handles), ``failed STEP TEXT``,
-``ended EXIT-CODE REASON BWRAP-STATUS DURATION-US dead|alive released|held``. running.py is the other end.
+``ended EXIT-CODE REASON BWRAP-STATUS DURATION-US dead|alive released|held MEMORY-PEAK FACT=VALUE…``. running.py is the other end.
 """
 
 import sys
