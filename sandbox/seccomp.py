@@ -1,6 +1,6 @@
-"""The system call filter of every agent's sandbox, as a classic BPF program made here.
+"""The system call filter of every sandbox, as a classic BPF program made here.
 
-Boundary: pure. Not here: the calls' numbers (syscalls.py), loading it (bwrap does, just before the program starts; box.py sees that it did).
+Boundary: pure, but that ``own_filter`` asks what this machine is. Not here: the calls' numbers (syscalls.py), loading it (bwrap does, just before the program starts; box.py sees that it did).
 Rules: a deny list with three closed ends: another machine type or the x32 table kills, a number above the newest known one does not exist, a socket family that is not listed does not
 either (facts/sandbox.md §5). An allow list would break tools that are not ours. Arguments are compared in the 32 bits that the kernel reads (CVE-2019-10063). What takes its arguments in
 memory cannot be looked at, so it does not exist (clone3, openat2). A changed byte changes the golden digests of tests/sandbox: read the difference before they are renewed.
@@ -9,6 +9,7 @@ memory cannot be looked at, so it does not exist (clone3, openat2). A changed by
 from __future__ import annotations
 
 import errno
+import os
 import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -110,6 +111,11 @@ def make_filter(machine: str) -> bytes:
     Raises: SandboxUnavailable (code ``seccomp-unavailable``) for any other: no run starts without it.
     """
     return assemble(program_of(machine))
+
+
+def own_filter() -> bytes:
+    """Return the filter of this machine's type. Raises: as ``make_filter``."""
+    return make_filter(os.uname().machine)
 
 
 def program_of(machine: str) -> list[Instruction]:

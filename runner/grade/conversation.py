@@ -6,6 +6,8 @@ Rules: one question at a time, from one thread. A program that is late, dies or 
 
 from __future__ import annotations
 
+import contextlib
+import json
 import queue
 import time
 from collections.abc import Iterator, Mapping
@@ -25,6 +27,30 @@ _LOOK_S = 0.25
 """How often the program's life is looked at while it is waited for; its answers are never waited for by polling."""
 
 
+@contextlib.contextmanager
+def sandbox_failures() -> Iterator[None]:
+    """Raise what the sandbox raises as a SandboxFailure; code, place and hint are kept."""
+    try:
+        yield
+    except SandboxError as error:
+        raise SandboxFailure(str(error), where=error.where, hint=error.hint, code=error.code) from error
+
+
+def answer_to(line: bytes, member: str, *, seq: int, attempt_id: str) -> object:
+    """Return the ``member`` of a reply that is the answer to this very question and has nothing else in it.
+
+    Raises: GraderFault.
+    """
+    try:
+        reply = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise GraderFault("its answer is no JSON") from error
+    wanted = {"seq", "attempt", member}
+    if not isinstance(reply, dict) or set(reply) != wanted or (reply["seq"], reply["attempt"]) != (seq, attempt_id):
+        raise GraderFault("it answered another question")
+    return reply[member]
+
+
 class Conversation:
     """A program that answers line by line. Close it; its sandbox is gone then."""
 
@@ -38,22 +64,23 @@ class Conversation:
         self._rest = bytearray()
         self.open = True
         try:
-            self._running: Running | BareProgram = (
-                BareProgram(spec, on_stdout=self._take, stdin=self._feed(), sources=sources)
-                if host.inner == "none"
-                else start(
-                    Supervisor(host, None),
-                    spec,
-                    on_stdout=self._take,
-                    stdin=self._feed(),
-                    stdout_cap=_ALL_BYTES,
-                    wall_clock_s=_ALL_S,
-                    sources=sources,
+            with sandbox_failures():
+                self._running: Running | BareProgram = (
+                    BareProgram(spec, on_stdout=self._take, stdin=self._feed(), sources=sources)
+                    if host.inner == "none"
+                    else start(
+                        Supervisor(host, None),
+                        spec,
+                        on_stdout=self._take,
+                        stdin=self._feed(),
+                        stdout_cap=_ALL_BYTES,
+                        wall_clock_s=_ALL_S,
+                        sources=sources,
+                    )
                 )
-            )
-        except SandboxError as error:
+        except SandboxFailure:
             self._questions.put(None)
-            raise SandboxFailure(str(error), where=error.where, hint=error.hint, code=error.code) from error
+            raise
         self._running.release()
 
     def ask(self, line: bytes, timeout_s: float) -> bytes:

@@ -15,11 +15,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from runner.canonical import digest_of, sha256_hex
-from runner.errors import GraderFault, SandboxFailure
+from runner.errors import GraderFault
 from runner.grade.answers import ProfileAnswer, parse_answer
-from runner.grade.conversation import Conversation
+from runner.grade.conversation import Conversation, answer_to, sandbox_failures
 from runner.profile import PROFILES, ProfileFile, find_profile
-from sandbox.errors import SandboxError
 from sandbox.limits import MIB, Limits
 from sandbox.process import Host
 from sandbox.programs import python_binds
@@ -59,21 +58,19 @@ def host_spec(host: Host, modules: ProfileModules, limit_s: float) -> SandboxSpe
 
     Raises: SandboxFailure where the interpreter's files cannot be found.
     """
-    try:
-        binds, python = python_binds(host.python)
-    except SandboxError as error:
-        raise SandboxFailure(str(error), where=error.where, hint=error.hint, code=error.code) from error
     files = {f"{_INSIDE}/{name}": (_HERE / name).read_bytes() for name in ("host.py", "host_worker.py")}
     files |= {f"{_INSIDE}/profiles/{name}": content for name, content in modules.files.items()}
-    return sealed_spec(
-        rootfs="python",
-        binds=binds,
-        files=files,
-        # As -I -S, but for the hash seed: an order that depends on it would make checks differ from replay to replay.
-        argv=(python, "-s", "-P", "-S", "-B", f"{_INSIDE}/host.py", f"{limit_s:g}"),
-        env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
-        limits=Limits(processes=16, open_files=256, file_bytes=MIB),
-    )
+    with sandbox_failures():
+        binds, python = python_binds(host.python)
+        return sealed_spec(
+            rootfs="python",
+            binds=binds,
+            files=files,
+            # As -I -S, but for the hash seed: an order that depends on it would make checks differ from replay to replay.
+            argv=(python, "-s", "-P", "-S", "-B", f"{_INSIDE}/host.py", f"{limit_s:g}"),
+            env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
+            limits=Limits(processes=16, open_files=256, file_bytes=MIB),
+        )
 
 
 class ProfileHost:
@@ -118,7 +115,7 @@ class ProfileHost:
         }
         try:
             line = self._conversation.ask(json.dumps(question).encode("ascii"), self._limit_s + _GRACE_S)
-            answer = self._bound(line, attempt_id)
+            answer = answer_to(line, "answer", seq=self._asked, attempt_id=attempt_id)
         except GraderFault as fault:
             self._conversation.close()
             raise GraderFault(f"profile {profile_id}: {fault.message}", where=str(found.path)) from fault
@@ -132,21 +129,6 @@ class ProfileHost:
         """End the program."""
         if self._conversation is not None:
             self._conversation.close()
-
-    def _bound(self, line: bytes, attempt_id: str) -> object:
-        """Return the answer if it is the one to this question."""
-        try:
-            reply = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise GraderFault("the profile host's answer is no JSON") from error
-        if (
-            not isinstance(reply, dict)
-            or set(reply) != {"seq", "attempt", "answer"}
-            or reply["seq"] != self._asked
-            or reply["attempt"] != attempt_id
-        ):
-            raise GraderFault("the profile host answered another question")
-        return reply["answer"]
 
     def __enter__(self) -> Self:
         return self

@@ -20,9 +20,8 @@ from runner.canonical import sha256_hex
 from runner.errors import GraderFault, SandboxFailure, ToolchainMismatch
 from runner.grade.answers import CheckResult
 from runner.grade.assertions import Asked, Criterion, read_results
-from runner.grade.conversation import Conversation
+from runner.grade.conversation import Conversation, answer_to, sandbox_failures
 from runner.toolchain import GraderToolchain
-from sandbox.errors import SandboxError
 from sandbox.limits import MIB, Limits
 from sandbox.process import Host
 from sandbox.programs import program_binds
@@ -80,28 +79,26 @@ def grader_spec(toolchain: GraderToolchain) -> SandboxSpec:
 
     Raises: SandboxFailure where Node's libraries cannot be found.
     """
-    try:
+    with sandbox_failures():
         node = program_binds([(toolchain.node.path, _NODE)])
-    except SandboxError as error:
-        raise SandboxFailure(str(error), where=error.where, hint=error.hint, code=error.code) from error
-    return sealed_spec(
-        rootfs="node",
-        binds=(*node, RoBind(source="@node-modules", target=f"{_HOME}/node_modules")),
-        files={f"{_HOME}/driver.mjs": DRIVER.read_bytes()},
-        argv=(
-            _NODE,
-            "--preserve-symlinks",  # where the tree is a link (sandbox/bare.py), modules find each other by its name here
-            "--permission",
-            f"--allow-fs-read={_HOME}/*",
-            f"--allow-fs-read={SCRATCH}/*",
-            f"--allow-fs-write={SCRATCH}/*",
-            f"--max-old-space-size={_HEAP_MIB}",
-            f"{_HOME}/driver.mjs",
-        ),
-        env=_ENVIRONMENT,
-        scratch_bytes=64 * MIB,
-        limits=Limits(processes=64, open_files=1024, file_bytes=32 * MIB),
-    )
+        return sealed_spec(
+            rootfs="node",
+            binds=(*node, RoBind(source="@node-modules", target=f"{_HOME}/node_modules")),
+            files={f"{_HOME}/driver.mjs": DRIVER.read_bytes()},
+            argv=(
+                _NODE,
+                "--preserve-symlinks",  # where the tree is a link (sandbox/bare.py), modules find each other by its name here
+                "--permission",
+                f"--allow-fs-read={_HOME}/*",
+                f"--allow-fs-read={SCRATCH}/*",
+                f"--allow-fs-write={SCRATCH}/*",
+                f"--max-old-space-size={_HEAP_MIB}",
+                f"{_HOME}/driver.mjs",
+            ),
+            env=_ENVIRONMENT,
+            scratch_bytes=64 * MIB,
+            limits=Limits(processes=64, open_files=1024, file_bytes=32 * MIB),
+        )
 
 
 class Promptfoo:
@@ -144,7 +141,8 @@ class Promptfoo:
         self._asked += 1
         line = json.dumps(self._question(graded, asked)).encode("ascii")
         try:
-            results = self._bound(self._conversation.ask(line, self._limit_s), graded.attempt_id)
+            reply = self._conversation.ask(line, self._limit_s)
+            results = answer_to(reply, "results", seq=self._asked, attempt_id=graded.attempt_id)
         except GraderFault as fault:
             self.close()
             raise GraderFault(f"Promptfoo: {fault.message}") from fault
@@ -199,21 +197,6 @@ class Promptfoo:
             "spans": list(graded.spans),
             "checks": [dict(one.question) for one in asked],
         }
-
-    def _bound(self, line: bytes, attempt_id: str) -> object:
-        """Return the results if they are those of this question."""
-        try:
-            reply = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise GraderFault("its answer is no JSON") from error
-        if (
-            not isinstance(reply, dict)
-            or set(reply) != {"seq", "attempt", "results"}
-            or reply["seq"] != self._asked
-            or reply["attempt"] != attempt_id
-        ):
-            raise GraderFault("it answered another question")
-        return reply["results"]
 
     def __enter__(self) -> Self:
         return self

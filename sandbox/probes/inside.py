@@ -21,7 +21,7 @@ from sandbox.probes.table import INSIDE, Result, Seen, judge_all
 from sandbox.process import Host, supervise
 from sandbox.rootfs import find_rootfs
 from sandbox.running import start
-from sandbox.seccomp import make_filter
+from sandbox.seccomp import own_filter
 from sandbox.spec import File, RoBind, SandboxSpec
 from sandbox.view import build_view
 
@@ -144,7 +144,7 @@ def probe_spec() -> SandboxSpec:
         port=PORT,
         binds=(RoBind(source="@staged", target="/opt/staged"), RoBind(source="@quiet", target="/opt/quiet")),
         files=files,
-        seccomp=make_filter(os.uname().machine),
+        seccomp=own_filter(),
     )
 
 

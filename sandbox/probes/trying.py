@@ -6,7 +6,6 @@ Boundary: starts sandboxes. Not here: the probes (outside.py, lifetime.py). Rule
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from sandbox.probes.table import Expects, Probe, Seen, Status
 from sandbox.process import Host, Supervisor
 from sandbox.rootfs import find_rootfs
 from sandbox.running import Ended, start
-from sandbox.seccomp import make_filter
+from sandbox.seccomp import own_filter
 from sandbox.spec import RoBind, SandboxSpec
 from sandbox.view import HOME, WORKSPACE, build_view
 
@@ -65,7 +64,7 @@ def spec_of(*argv: str, limits: Limits | None = None, binds: tuple[RoBind, ...] 
         env=env,
         limits=limits,
         binds=binds,
-        seccomp=make_filter(os.uname().machine),
+        seccomp=own_filter(),
     )
 
 

@@ -13,7 +13,7 @@ from sandbox.limits import Limits
 from sandbox.process import Supervisor
 from sandbox.request import writable_places
 from sandbox.running import start
-from sandbox.sealed import no_rings
+from sandbox.seccomp import own_filter
 
 if TYPE_CHECKING:
     from sandbox.process import Host
@@ -89,7 +89,7 @@ def test_a_program_without_the_filter_is_ended(
     host: Host, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a filter is expected and none is there, the sandbox is ended at once; with one it runs to its end (the control)."""
-    spec = make_spec("sleep 3; echo ran", seccomp=no_rings())
+    spec = make_spec("sleep 3; echo ran", seccomp=own_filter())
     real = bwrap_args
 
     def without(*given: object, **named: object) -> list[str]:
