@@ -7,11 +7,14 @@ import sys
 from collections.abc import Callable
 
 from tests.bench import (
+    bench_bundle,
     bench_gate,
     bench_help,
+    bench_hold,
     bench_list,
     bench_peer,
     bench_replay,
+    bench_reproduce,
     bench_run,
     bench_start,
     bench_transcript,
@@ -20,10 +23,13 @@ from tests.bench import (
 BENCHES: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
     "help": (bench_help.main, lambda: bench_help.main(1)),
     "list": (bench_list.main, lambda: bench_list.main((0, 100), 1)),
+    "bundle": (bench_bundle.main, lambda: bench_bundle.main(1, 1)),
+    "hold": (bench_hold.main, lambda: bench_hold.main(3)),
     "transcript": (bench_transcript.main, lambda: bench_transcript.main(1, 5, 20)),
     "gate": (bench_gate.main, lambda: bench_gate.main(10)),
     "start": (bench_start.main, lambda: bench_start.main(1, 2)),
     "run": (bench_run.main, lambda: bench_run.main(1)),
+    "reproduce": (bench_reproduce.main, lambda: bench_reproduce.main(1)),
     "replay": (bench_replay.main, lambda: bench_replay.main((1, 3), 1)),
     "peer": (bench_peer.main, lambda: bench_peer.main(1, 1)),
 }

@@ -50,6 +50,15 @@ def table(title: str, figures: Sequence[Figure], *, unit: float = 1e3, unit_name
         print(f"  {figure.name:38} {low:9.2f} {mid:9.2f} {high:9.2f}  {len(figure.seconds)} ({unit_name})")
 
 
+def rates(title: str, figures: Sequence[Figure], size: int) -> None:
+    """Print slowest, median and fastest MB/s of each variant over the same ``size`` bytes."""
+    print(f"\n{title}")
+    print(f"  {'':38} {'slowest':>9} {'median':>9} {'fastest':>9}  runs")
+    for figure in figures:
+        slow, mid, fast = (size / value / 1e6 for value in (max(figure.seconds), figure.median, min(figure.seconds)))
+        print(f"  {figure.name:38} {slow:9.1f} {mid:9.1f} {fast:9.1f}  {len(figure.seconds)} (MB/s)")
+
+
 def versus(
     ours: Figure, theirs: Figure, *, at_most_ratio: float | None = None, at_most_more_s: float | None = None
 ) -> None:
