@@ -64,6 +64,25 @@ def connect(path: Path) -> None:
         sock.connect(str(path))
 
 
+def check_gate(who: tuple[int, int, list[int]]) -> Line:
+    """Ask the gate for something that it refuses, as an attempt could: an answer in HTTP shows that it runs and has its key; systemd listens for it either way."""
+
+    def ask() -> None:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(60)  # it is started by this
+            sock.connect(str(RUN / "gate.sock"))
+            sock.sendall(b"GET /nothing HTTP/1.1\r\nHost: gate\r\nConnection: close\r\n\r\n")
+            if not sock.recv(64).startswith(b"HTTP/1.1 4"):
+                raise OSError(errno.EPROTO, "no answer")
+
+    if code := attempt_as(*who, ask):
+        hint = (
+            "journalctl -u hermeval-gate -n 50; then systemctl reset-failed hermeval-gate.service hermeval-gate.socket"
+        )
+        return Line("gate", "broken", f"nobody answers at its socket: {errno.errorcode.get(code, code)}", hint)
+    return Line("gate", "held", "answers, and refuses what is not the provider's API")
+
+
 def refused_to_others(
     name: str, action: Callable[[], object], may: tuple[int, int, list[int]], others: list[tuple[int, int, list[int]]]
 ) -> Line:
@@ -158,6 +177,7 @@ def _all() -> list[Line]:
         gate = (holder.pw_uid, holder.pw_gid, list[int]())
         lines += [
             refused_to_others("gate.sock", lambda: connect(RUN / "gate.sock"), attempts, [nobody, submitter]),
+            check_gate(attempts),
             refused_to_others("provider key", KEY.read_bytes, (0, 0, []), [nobody, submitter, attempts, gate]),
         ]
     return [*lines, check_doctor(), check_run()]
