@@ -66,14 +66,15 @@ REQUEST_FIELDS = frozenset(
 """Top-level fields of a request; ``mcp_servers``, ``container`` and the last three have rules of their own. ``fallbacks`` (other models) is not among them."""
 
 _PRICE_FIELDS = {
-    "service_tier": frozenset({"auto", "standard_only"}),
-    "speed": frozenset({"standard"}),
-    "inference_geo": frozenset({"global"}),
+    "service_tier": ("auto", "standard_only"),
+    "speed": ("standard",),
+    "inference_geo": ("global",),
 }
+"""The values that a field may have. Tuples, as everything that is compared with a value from outside: that may be a list, which no set can be asked for."""
 _CLIENT_TOOLS = frozenset({"custom", "bash", "text_editor", "computer", "memory"})
 """Tool types (without their date) that the asking side executes."""
 
-_INLINE_SOURCES = frozenset({"base64", "text", "content"})
+_INLINE_SOURCES = ("base64", "text", "content")
 _TARGET = re.compile(r"/[A-Za-z0-9_\-./]*(\?[A-Za-z0-9_\-.~=&:,%+]*)?", re.ASCII)
 _LENGTH = re.compile(r"\d{1,12}", re.ASCII)
 _DATE = re.compile(r"_\d{8}$", re.ASCII)
@@ -285,7 +286,7 @@ def _fetching(block: dict[str, Any], allowed: tuple[str, ...]) -> str | None:
     if block.get("type") == "container_upload" and "files" not in allowed:
         return "a file of the account is not allowed by the fixture"
     source = block.get("source")
-    if block.get("type") not in {"image", "document"} and not isinstance(source, dict):
+    if block.get("type") not in ("image", "document") and not isinstance(source, dict):
         return None
     kind = source.get("type") if isinstance(source, dict) else source
     if kind in _INLINE_SOURCES or (kind == "url" and "url" in allowed) or (kind == "file" and "files" in allowed):

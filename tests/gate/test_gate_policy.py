@@ -285,6 +285,19 @@ def test_any_object_is_read_as_python_reads_it(value: dict[str, Any], ascii_only
         assert not ascii_only
 
 
+@pytest.mark.parametrize("odd", [{}, [], [{}], {"type": {}}], ids=repr)
+def test_a_value_of_another_type_is_decided_on(odd: Any) -> None:
+    """Lists and objects where a name should stand are answered like any other wrong value, and are no fault of the gate's own."""
+    block = {"type": odd, "text": "x"}
+    assert code(decide_body(head(), body(messages=[{"role": "user", "content": [block]}]), SETTINGS)) == "Forward"
+    for source in (odd, {"type": odd}):
+        media = {"type": "image", "source": source}
+        decision = decide_body(head(), body(messages=[{"role": "user", "content": [media]}]), SETTINGS)
+        assert code(decision) == "provider-media"
+    for field in ("service_tier", "speed", "inference_geo"):
+        assert code(decide_body(head(), body(**{field: odd}), SETTINGS)) == "price-field"
+
+
 @given(st.binary(max_size=80))
 def test_only_the_declared_error_escapes(data: bytes) -> None:
     """Any bytes give a decision."""
