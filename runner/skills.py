@@ -17,9 +17,10 @@ from functools import cached_property
 from pathlib import Path
 
 from runner.canonical import digest_of
-from runner.errors import InputError, InputMissing, SandboxFailure, SkillTreeInvalid
+from runner.errors import InputError, InputMissing, MachineFault, SandboxFailure, SkillTreeInvalid
 from runner.skill_text import SkillText, parse_skill_text
 from runner.staging import Staged, StagedFile, StagingLimits, copy_tree, scan_tree, writing
+from runner.unforeseen import unforeseen
 
 SKILLS_INSIDE = "/home/eval/.claude/skills"
 """Where the tree lies in every sandbox; it stands in requests (DESIGN "The sandbox")."""
@@ -166,10 +167,15 @@ def unchanged(tree: SkillTree, staged: Path) -> tuple[str, ...]:
 
 
 def changed_since(tree: SkillTree, staged: Path) -> tuple[str, ...]:
-    """Return as ``unchanged`` what differs after a run; of a folder that is no skill tree any more, or cannot be read, the place that shows it."""
+    """Return as ``unchanged`` what differs after a run; of a folder that is no skill tree any more, the place that shows it.
+
+    Raises: InputError over an OSError of the machine's: then nobody knows.
+    """
     try:
         return unchanged(tree, staged)
     except InputError as error:
+        if isinstance(unforeseen(error), MachineFault):
+            raise
         return (error.where or ".",)
 
 

@@ -55,7 +55,7 @@ def step_fault(step: str, error: Exception) -> dict[str, str]:
     if isinstance(error, GateError):
         return {"step": "gate", "code": error.code, "message": error.message, "hint": error.hint}
     fault = unforeseen(error)
-    if isinstance(error, RunnerError) or not isinstance(fault, MachineFault):
+    if not isinstance(fault, MachineFault):
         raise error
     message = f"{fault.message} ({fault.where})" if fault.where else fault.message
     return {"step": step, "code": fault.code, "message": message, "hint": fault.hint}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -254,6 +255,20 @@ def test_a_staged_tree_that_is_gone_has_changed(source: Path, tmp_path: Path) ->
     assert changed_since(tree, tmp_path / "dest") == ()
     shutil.rmtree(tmp_path / "dest")
     assert changed_since(tree, tmp_path / "dest") == (str(tmp_path / "dest"),)
+
+
+def test_a_staged_tree_that_the_machine_cannot_read_is_not_called_changed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken disk says nothing of what an agent did: that is the machine's fault, and no difference."""
+    tree = staged(source, tmp_path)
+
+    def broken(*_: object, **__: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "open", broken)
+    with pytest.raises(InputMissing):
+        changed_since(tree, tmp_path / "dest")
 
 
 def test_a_copy_that_cannot_be_written_is_not_the_skills_fault(source: Path, tmp_path: Path) -> None:
