@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 from typing import Any, Protocol, cast
@@ -26,6 +27,9 @@ LINGER_S = 2.0
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
+
+_LINE = re.compile(rb"[^ \t\r\n]+ [^ \t\r\n]+ HTTP/\d\.\d\r\n")
+"""A request line as RFC 9112 has it; the parser takes more than one space."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -103,6 +107,11 @@ class Connection(RequestHandler):
     def outstanding(self) -> int:
         """Requests received and not yet answered."""
         return self._request_count - self._answered_count
+
+    @property
+    def plain_line(self) -> bool:
+        """Whether the line of the request that is being handled came as it must: what two readers could take apart in two ways is refused."""
+        return _LINE.match(self._refused_head.lstrip(b"\r\n")) is not None
 
     @property
     def idle(self) -> bool:

@@ -183,6 +183,8 @@ class Serving:
         version = (request.version.major, request.version.minor)
         head = RequestHead(request.method, _latin(request.raw_path), version, _texts(request.raw_headers))
         decision = decide_head(head, self._settings)
+        if not _connection(request).plain_line:
+            decision = refuse("malformed", "the request line is not METHOD SP TARGET SP VERSION")
         if isinstance(decision, StartUp):
             return await self._start_up(request, head)
         if isinstance(decision, Forward) and not self._recorder.room_for(self._reading + decision.length):
