@@ -21,6 +21,7 @@ from runner.claude.transcript import TranscriptParser
 from runner.claude.wire import wire_evidence
 from runner.errors import BundleCorrupt
 from runner.gate.exchange import Exchange, Refusal
+from runner.pinned import NEVER_SCORED
 from runner.plan import Plan, RunPlan
 from runner.run_facts import GateFacts, RunFacts
 from runner.skill_text import parse_skill_text
@@ -91,6 +92,8 @@ def assess(
     row = {"fixture": plan.fixture.id, **attempt_row(case, outcome), **_run_row(plan, exchanges, gate, toolchain)}
     if row["cost_usd"] is None and gate.requests:
         row["cost_usd"] = float(gate.cost_estimate_usd)  # the gate knows the sum where no result tells it (case W09)
+    if plan.determinism == "pinned":
+        row["notes"] = [*row["notes"], NEVER_SCORED]
     return Assessment(case, outcome, row)
 
 
@@ -137,6 +140,7 @@ def _run_row(
         "gate_mode": gate.mode,
         "provider": gate.upstream,
         "determinism": plan.determinism,
+        "pinned": None if plan.pinned is None else plan.pinned.model_dump(mode="json"),
         "repeat": None if worker is None else worker.repeat,
         "plan_sha256": plan.sha256,
         "model": {"asked": plan.model, "wire": list(wire_models(exchanges))},
@@ -194,6 +198,19 @@ def concluded(assessment: Assessment) -> dict[str, Any]:
     }
 
 
+def follows(assessment: Assessment, stored: Any) -> bool:
+    """Whether stored conclusions are those that follow from the evidence. Words for people do not count: a later release may put them otherwise."""
+    return canonical_json(_without_words(concluded(assessment))) == canonical_json(_without_words(stored))
+
+
+def _without_words(value: Any) -> Any:
+    """Return conclusions without the message and the hint that stand beside a code (of an outcome, of a judge's fault)."""
+    if isinstance(value, dict):
+        words = ("message", "hint") if "code" in value else ()
+        return {name: _without_words(held) for name, held in value.items() if name not in words}
+    return [_without_words(held) for held in value] if isinstance(value, list) else value
+
+
 def plain(text: str) -> str:
     """Return the text with lone surrogates spelt out, so that it can stand in canonical JSON."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -239,7 +256,7 @@ def recheck(attempt: Attempt) -> Literal["held", "broken", "unknown"]:
     if not attempt.has(EVIDENCE_PART):
         return "unknown"
     assessment, stored = assess_attempt(attempt)
-    return "held" if canonical_json(concluded(assessment)) == canonical_json(stored) else "broken"
+    return "held" if follows(assessment, stored) else "broken"
 
 
 def stored_row(attempt: Attempt, assessment: Assessment, path: str) -> dict[str, Any]:

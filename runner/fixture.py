@@ -15,11 +15,11 @@ from decimal import Decimal
 from pathlib import Path
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from runner.envelope import IN_WORDS, Fixture
 from runner.errors import FixtureInvalid, InputMissing
 from runner.fiction import real_addresses
+from runner.schema_words import first_complaint
 from runner.strict_json import StrictJsonError, escape, parse_strict, walk
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Fixture", "list_fixtures", "load_fixture", "parse_fixture"]
@@ -40,9 +40,7 @@ def parse_fixture(data: bytes, name: str) -> Fixture:
     try:
         fixture = Fixture.model_validate_json(json.dumps(raw))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        pointer = "".join(f"/{escape(str(part))}" for part in first["loc"])
-        raise _invalid(name, pointer, _words(first)) from error
+        raise _invalid(name, *first_complaint(error, IN_WORDS)) from error
     fixture = fixture.with_source(data)
     _check_envelope(fixture, name)
     _check_assertions(fixture, name)
@@ -86,14 +84,6 @@ def list_fixtures(folder: Path) -> tuple[Path, ...]:
         )
     except OSError as error:
         raise InputMissing(f"the fixtures folder cannot be read: {error.strerror}", where=str(folder)) from error
-
-
-def _words(error: ErrorDetails) -> str:
-    if error["type"] == "extra_forbidden":
-        return "unknown key"
-    if error["type"] == "string_pattern_mismatch":
-        return f"expected {IN_WORDS[error['ctx']['pattern']]}"
-    return error["msg"]
 
 
 def _check_envelope(fixture: Fixture, name: str) -> None:

@@ -180,7 +180,8 @@ def _rename_without_replacing(temporary: Path, final: Path) -> None:
 
 
 def _exists(final: Path) -> BundleExists:
-    return BundleExists("this attempt is there already; nothing was overwritten", where=str(final))
+    hint = "name another file, or use the one that is there"
+    return BundleExists("this attempt is there already; nothing was overwritten", where=str(final), hint=hint)
 
 
 def _remove_leftovers(directory: Path, kind: re.Pattern[str], now_ns: int) -> None:

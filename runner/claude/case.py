@@ -112,8 +112,8 @@ def among(value: Any, values: tuple[str | None, ...]) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return any JSON value as a short text; whoever prints it escapes it."""
-    text = value if isinstance(value, str) else "null" if value is None else representation(value)
+    """Return any JSON value as a short text: a text as it is, anything else as JSON, where it can be; whoever prints it escapes it."""
+    text = value if isinstance(value, str) else _json(value) or representation(value)
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
 
 

@@ -248,9 +248,7 @@ def _kind(result: Result) -> str:
 
 def _facts(result: Result, case: Case | None) -> str:
     """Say the result's own words, and the exit status too: both facts belong into the message (case P17)."""
-    words = (
-        f"subtype {shown(result.subtype)}, is_error {result.is_error}, terminal_reason {shown(result.terminal_reason)}"
-    )
+    words = f"subtype {shown(result.subtype)}, is_error {shown(result.is_error)}, terminal_reason {shown(result.terminal_reason)}"
     status = f", exit status {case.ending.status}" if case is not None and case.ending.status else ""
     return f" (result {words}{status})"
 

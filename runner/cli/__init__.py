@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from runner.cli.interrupt import INTERRUPTS, Interrupted
@@ -87,7 +87,7 @@ def _failed(arguments: Sequence[str], error: RunnerError, *, told_people: bool =
         with contextlib.suppress(OSError, ValueError):  # nobody is left to be told
             sys.stderr.write(error.diagnostics() + "\n")
     if "--json" in arguments:
-        verb = next((word for word in arguments if word in VERBS), "")
+        verb = _verb(arguments, VERBS)
         empty = {
             "verdict": "error",
             "summary": {"passed": 0, "measured": 0, "started": 0},
@@ -97,6 +97,16 @@ def _failed(arguments: Sequence[str], error: RunnerError, *, told_people: bool =
         with contextlib.suppress(AnswerLost):
             print_error(verb, error, empty)
     return 2
+
+
+def _verb(arguments: Sequence[str], verbs: Container[str]) -> str:
+    """Return the command's name as its objects have it: the verb, with what follows it where it is a group (``toolchain verify``)."""
+    words = [word for word in arguments if not word.startswith("-")]
+    at = next((place for place, word in enumerate(words) if word in verbs), None)
+    if at is None:
+        return ""
+    named = words[at : at + 2]
+    return " ".join(named) if named == ["toolchain", "verify"] else named[0]
 
 
 def main() -> NoReturn:

@@ -18,7 +18,8 @@ from typing import Any
 import click
 
 from runner.cli.answer import print_answer
-from runner.errors import GateUnavailable, KeyMissing, SettingInvalid
+from runner.cli.provider import read_key_file
+from runner.errors import GateUnavailable, SettingInvalid
 
 ACTIVATED_FD = 3
 """The first descriptor that systemd passes to a socket-activated service (sd_listen_fds(3))."""
@@ -69,7 +70,7 @@ def command(listen: Path | None, activated: bool, **options: Any) -> int:
     from runner.gate.settings import Ceilings, GateSettings
     from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL, GATE_SETTINGS, AnthropicUpstream, socket_path
 
-    key = _key(options["key_file"])
+    key = read_key_file(options["key_file"])
     base_url = options["base_url"] or DEFAULT_BASE_URL
     if socket_path(base_url) is not None:
         raise SettingInvalid("a gate does not stand in front of another gate", where="--base-url")
@@ -108,16 +109,6 @@ def command(listen: Path | None, activated: bool, **options: Any) -> int:
         }
         print_answer("gate", 2, totals)
     return 2
-
-
-def _key(path: Path) -> str:
-    try:
-        key = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise KeyMissing(f"the key file cannot be read: {error}", where=str(path)) from error
-    if not key:
-        raise KeyMissing("the key file is empty", where=str(path))
-    return key
 
 
 def _listener(path: Path | None, *, activated: bool) -> socket.socket:

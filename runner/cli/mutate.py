@@ -69,5 +69,6 @@ def command(attempt: Path, replacements: tuple[str, ...], reason: str, target: P
 def _pair(text: str) -> tuple[str, str]:
     old, sign, new = text.partition("=")
     if not old or not sign:
-        raise SettingInvalid(f"{text!r} is not OLD=NEW", where="--replace")
+        hint = "write what stands in the output, '=', and what is to stand there instead"
+        raise SettingInvalid(f"{text!r} is not OLD=NEW", where="--replace", hint=hint)
     return old, new

@@ -61,18 +61,27 @@ def read_key(choice: Choice) -> str | None:
             raise SettingInvalid("a gate behind a socket has the key", where="--key-file", hint="leave it out")
         return None
     if choice.key_file is not None:
-        try:
-            key = choice.key_file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise KeyMissing(f"the key file cannot be read: {error}", where=str(choice.key_file)) from error
-    else:
-        key = choice.environ.get("ANTHROPIC_API_KEY", "").strip()
+        return read_key_file(choice.key_file)
+    key = choice.environ.get("ANTHROPIC_API_KEY", "").strip()
     if not key:
         raise KeyMissing(
             "the live provider needs a key",
             where="--provider anthropic",
             hint="set ANTHROPIC_API_KEY or give --key-file FILE",
         )
+    return key
+
+
+def read_key_file(path: Path) -> str:
+    """Return the provider key that a file holds. Raises: KeyMissing."""
+    hint = "name a file that holds the key and nothing else"
+    try:
+        key = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:  # ValueError: no ASCII, or a null character in the name
+        reason = getattr(error, "strerror", None) or "it is no plain text"
+        raise KeyMissing(f"the key file cannot be read: {reason}", where=str(path), hint=hint) from error
+    if not key:
+        raise KeyMissing("the key file is empty", where=str(path), hint=hint)
     return key
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runner.cli.answer import print_error, print_results
-from runner.errors import RunnerError, ToolchainMissing
+from runner.cli.answer import print_results
+from runner.errors import ToolchainMissing
 from runner.text import visible
 
 if TYPE_CHECKING:
@@ -39,19 +39,11 @@ def verify_command(cache: Path | None, as_json: bool) -> int:
 
     environ = os.environ  # noqa: TID251 -- commands are where the environment is read
     root = cache or default_cache_root(os.geteuid(), environ)
-    try:
-        checks = verify(load_lock(), root)
-        if all(check.status == "unknown" for check in checks):
-            raise ToolchainMissing(
-                "no pinned tools are installed",
-                where=str(root),
-                hint="start once through ci/hermeval, which installs them",
-            )
-    except RunnerError as error:
-        if not as_json:
-            raise
-        click.echo(visible(error.diagnostics(), newlines=True), err=True)
-        return print_error("toolchain verify", error, {"results": []})
+    checks = verify(load_lock(), root)
+    if all(check.status == "unknown" for check in checks):
+        raise ToolchainMissing(
+            "no pinned tools are installed", where=str(root), hint="start once through ci/hermeval, which installs them"
+        )
     for check in checks:
         click.echo(_line(check), err=as_json)
     exit_code = 2 if any(check.status == "broken" for check in checks) else 0

@@ -23,6 +23,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from runner.errors import ScriptInvalid
 from runner.gate.exchange import Value
 from runner.gate.ledger import Endpoint
+from runner.schema_words import first_complaint
 
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 
@@ -266,9 +267,8 @@ def parse_script(data: bytes, name: str = "script") -> Script:
         json.loads(data, object_pairs_hook=_no_doubles)
         return Script.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        pointer = "".join(f"/{part}" for part in first["loc"])
-        raise ScriptInvalid(f"the script is not usable: {first['msg']}", where=f"{name}#{pointer}") from error
+        pointer, words, hint = first_complaint(error)
+        raise ScriptInvalid(f"the script is not usable: {words}", where=f"{name}#{pointer}", hint=hint) from error
     except (ValueError, RecursionError) as error:
         raise ScriptInvalid(f"the script is not usable: {error}", where=name) from error
 

@@ -140,6 +140,10 @@ def _criterion_check(group: Group, name: str, criterion: Criterion, assertion: A
     return Asked(group, name, question, expected=criterion.met != negated, assertion=assertion)
 
 
+def _word(met: bool) -> str:
+    return "met" if met else "not met"
+
+
 def _verdict(one: Asked, result: Mapping[str, Any], blank: bool) -> tuple[bool, str]:
     where = f"check {one.id!r}"
     if "fault" in result:
@@ -148,7 +152,7 @@ def _verdict(one: Asked, result: Mapping[str, Any], blank: bool) -> tuple[bool, 
     if not isinstance(met, bool) or not isinstance(reason, str):
         raise GraderFault(f"{where} came back without a verdict")
     if one.expected is not None and met is not one.expected:
-        raise GraderFault(f"{where} was given as {one.expected} and came back as {met}")
+        raise GraderFault(f"{where} was given as {_word(one.expected)} and came back as {_word(met)}")
     if met and reason.startswith(_NOTHING_SEEN):
         raise GraderFault(f"{where} passed on nothing: {reason[:200]}")
     if (

@@ -69,7 +69,7 @@ def mutate(output: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, tuple[Re
         done.append(Replacement(old=old, new=new, count=count))
         changed = changed.replace(old, new)
     if changed == output:
-        raise SettingInvalid("the output would not change", where="--replace")
+        raise SettingInvalid("the output would not change", where="--replace", hint="replace it by something else")
     return changed, tuple(done)
 
 
@@ -94,9 +94,14 @@ def write_control(attempt: Attempt, output: str, pairs: Sequence[tuple[str, str]
         control = Control(reason=reason, parent=parent, replacements=done, output_sha256=sha256_hex(data))
         part = canonical_json(control.model_dump(mode="json"))
     except ValidationError as error:
-        raise SettingInvalid("a control needs a reason of at most 4000 characters", where="--reason") from error
+        hint = "say in one sentence of UTF-8 what the control shows"
+        raise SettingInvalid(
+            "a control needs a reason of at most 4000 characters", where="--reason", hint=hint
+        ) from error
     except ValueError as error:
-        raise SettingInvalid(f"the replacement cannot be recorded: {error}", where="--replace") from error
+        raise SettingInvalid(
+            f"the replacement cannot be recorded: {error}", where="--replace", hint="write it as UTF-8"
+        ) from error
     parts: dict[str, bytes | Path] = {
         name: attempt.part(name) for name in attempt.part_names if not name.startswith("exchanges")
     }

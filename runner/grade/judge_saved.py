@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from runner.assess import Assessment, assess_parts, concluded, plain, stored_row, wire_models
+from runner.assess import Assessment, assess_parts, follows, plain, stored_row, wire_models
 from runner.bundle.reader import open_attempt
-from runner.canonical import canonical_json, sha256_hex
+from runner.canonical import sha256_hex
 from runner.claude.case import Outcome
 from runner.claude.lines import loads
 from runner.errors import BundleCorrupt
@@ -170,7 +170,7 @@ def assess_judge(attempt: Attempt) -> tuple[Assessment, Judgement, Any]:
 def recheck_judge(attempt: Attempt) -> Literal["held", "broken"]:
     """Compare what a judge attempt says of itself with what follows from its parts: the claim ``evidence``. Raises: BundleCorrupt."""
     assessment, _, stored = assess_judge(attempt)
-    return "held" if canonical_json(concluded(assessment)) == canonical_json(stored) else "broken"
+    return "held" if follows(assessment, stored) else "broken"
 
 
 def judge_row(attempt: Attempt, path: str) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def read_judgement(path: Path, output: bytes) -> Judgement:
         raise BundleCorrupt("this is no attempt of a judge", where=str(path))
     plan = stored_judge_plan(attempt)
     assessment, judgement, stored = assess_judge(attempt)
-    if canonical_json(concluded(assessment)) != canonical_json(stored):
+    if not follows(assessment, stored):
         raise BundleCorrupt("the stored judgement does not follow from the evidence", where=str(path), hint=_HINT)
     if plan.judged.output_sha256 != sha256_hex(output) or not plan.shows(output.decode("utf-8", "surrogatepass")):
         raise BundleCorrupt("the judge was shown another output than the one that is asked about", where=str(path))

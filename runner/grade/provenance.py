@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from runner.assess import EVIDENCE_PART, Assessment, assess_attempt, concluded, stored_plan
+from runner.assess import EVIDENCE_PART, Assessment, assess_attempt, follows, stored_plan
 from runner.bundle.format import EXCHANGES_PART, OBSERVATIONS_PART, PLAN_PART
 from runner.bundle.reader import Attempt
-from runner.canonical import canonical_json, digest_of, sha256_hex
+from runner.canonical import digest_of, sha256_hex
 from runner.errors import BundleCorrupt
 from runner.grade.control import OUTPUT_PART, Control, check_control, stored_control
 from runner.plan import Plan
@@ -50,7 +50,7 @@ def require_agreement(attempt: Attempt, plan: Plan, assessment: Assessment, stor
     if attempt.json("toolchain.json") != plan.toolchain:
         raise _disagrees("toolchain.json", "the plan names other tools")
     _require_tree(attempt, plan)
-    if canonical_json(concluded(assessment)) != canonical_json(stored):
+    if not follows(assessment, stored):
         raise _disagrees(EVIDENCE_PART, "its conclusions do not follow from the evidence")
     return _require_output(attempt, assessment.answer)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from runner.assess import Assessment, assess_attempt, concluded, stored_plan, stored_row
+from runner.assess import Assessment, assess_attempt, follows, stored_plan, stored_row
 from runner.bundle.reader import Attempt, open_attempt
 from runner.bundle.version1 import is_version1
-from runner.canonical import canonical_json, sha256_hex
+from runner.canonical import sha256_hex
 from runner.errors import RunnerError
 from runner.gate.prices import PriceTable
 from runner.grade.control import OUTPUT_PART, Control, stored_control
@@ -88,7 +88,7 @@ def _open(path: Path, bounds: Bounds) -> Opened:
     else:
         plan = stored_plan(attempt)
         assessment, stored = assess_attempt(attempt)
-    held = canonical_json(concluded(assessment)) == canonical_json(stored)
+    held = follows(assessment, stored)
     rubric = rubric_texts(attempt.part("fixture.json")) if attempt.has("fixture.json") else {}
     return Opened(
         attempt=attempt,

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from runner.canonical import canonical_json
 from runner.errors import ContractInvalid, FixtureInvalid, InputMissing
 from runner.fiction import real_addresses
+from runner.schema_words import first_complaint
 from runner.simulate.contract import NEEDS, Contract, ContractFile, Seed, Simulation, Tool
 from runner.strict_json import StrictJsonError, escape, parse_strict, walk
 
@@ -42,8 +43,8 @@ def parse_contract(data: bytes, name: str) -> ContractFile:
     try:
         contract = ContractFile.model_validate_json(data)
     except ValidationError as error:
-        pointer, words = _first(error)
-        raise ContractInvalid(words, where=f"{where}#{pointer}") from error
+        pointer, words, hint = first_complaint(error)
+        raise ContractInvalid(words, where=f"{where}#{pointer}", hint=hint) from error
     for pointer, held in walk(raw):
         if isinstance(held, str) and (real := next(real_addresses(held), None)) is not None:
             raise ContractInvalid(f"{real!r} is not fictional", where=f"{where}#{pointer}")
@@ -83,8 +84,8 @@ def parse_simulation(value: object, fixture: str) -> Simulation:
         canonical_json(value)
         simulation = Simulation.model_validate_json(json.dumps(value))
     except ValidationError as error:
-        pointer, words = _first(error)
-        raise FixtureInvalid(words, where=f"{where}{pointer}") from error
+        pointer, words, hint = first_complaint(error)
+        raise FixtureInvalid(words, where=f"{where}{pointer}", hint=hint) from error
     except ValueError as error:
         raise FixtureInvalid(str(error), where=where) from error
     if len(set(simulation.doors)) != len(simulation.doors):
@@ -170,9 +171,3 @@ def _schema_problem(tool: Tool) -> str | None:
         ):
             return f"the operation {tool.operation} needs the required text {name!r}"
     return None
-
-
-def _first(error: ValidationError) -> tuple[str, str]:
-    first = error.errors(include_url=False)[0]
-    pointer = "".join(f"/{escape(str(part))}" for part in first["loc"] if part != "[key]")
-    return pointer, "unknown key" if first["type"] == "extra_forbidden" else first["msg"]

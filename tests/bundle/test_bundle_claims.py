@@ -14,6 +14,7 @@ import pytest
 import zstandard
 
 import runner.cli.verify as verify_module
+from runner.assess import assess_attempt, follows
 from runner.bundle import Attempt, AttemptContent, open_attempt, write_attempt
 from runner.bundle.claims import CLAIMS, Status, Verification, verify_attempt
 from runner.canonical import sha256_hex
@@ -246,3 +247,16 @@ def test_looking_at_manifests_imports_nothing_heavy(path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_conclusions_follow_by_what_they_decide_and_not_by_their_words() -> None:
+    """Another release may tell the same outcome in other words; another code, state, witness or answer is another conclusion."""
+    attempt = open_attempt(_ROOT / "fixtures" / "attempts" / "plain.attempt")
+    assessment, stored = assess_attempt(attempt)
+    assert follows(assessment, stored)
+    reworded = {**stored, "outcome": {**stored["outcome"], "message": "all is well", "hint": "nothing"}}
+    assert follows(assessment, reworded)
+    for name, other in (("skill_state", "absent"), ("answer_sha256", None), ("events_seen", 1)):
+        assert not follows(assessment, {**stored, name: other})
+    for name in ("kind", "code"):
+        assert not follows(assessment, {**stored, "outcome": {**stored["outcome"], name: "timeout"}})

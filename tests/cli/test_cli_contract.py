@@ -107,3 +107,23 @@ def test_wrong_input_is_one_object_that_names_cause(capsys: pytest.CaptureFixtur
     assert value["exit_code"] == 2
     assert value["error"]["code"] not in ("", "error", "internal")
     assert value["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["toolchain", "verify", "--cache", "/nonexistent"], "toolchain verify"),
+        (["toolchain", "verify", "--nope"], "toolchain verify"),
+        (["toolchain", "nope"], "toolchain"),
+        (["run", "--nope"], "run"),
+    ],
+)
+def test_an_error_has_the_commands_own_name_and_every_key(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], name: str
+) -> None:
+    """Whatever goes wrong, the object names the command as its good answers do, and holds verdict, summary, attempts and results."""
+    value = ask(capsys, *arguments)
+    assert value["command"] == name
+    assert (value["verdict"], value["attempts"], value["results"]) == ("error", [], [])
+    assert value["summary"] == {"passed": 0, "measured": 0, "started": 0}
+    assert value["error"]["hint"]

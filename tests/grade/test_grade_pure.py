@@ -188,7 +188,7 @@ def test_names_are_not_shared() -> None:
         (lambda rows: [rows[0], {**rows[1], "pass": "true"}], "without a verdict"),
         (lambda rows: [rows[0], {**rows[1], "pass": None}], "without a verdict"),
         (lambda rows: [rows[0], {**rows[1], "reason": None}], "without a verdict"),
-        (lambda rows: [{**rows[0], "pass": False}, rows[1]], "was given as True and came back as False"),
+        (lambda rows: [{**rows[0], "pass": False}, rows[1]], "was given as met and came back as not met"),
         (
             lambda rows: [rows[0], {"group": "assert", "id": rows[1]["id"], "fault": "boom"}],
             "could not be carried out: boom",
