@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from tests.bench import (
+    bench_abuse,
     bench_bundle,
     bench_gate,
     bench_help,
@@ -26,6 +27,7 @@ BENCHES: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
     "bundle": (bench_bundle.main, lambda: bench_bundle.main(1, 1)),
     "hold": (bench_hold.main, lambda: bench_hold.main(3)),
     "transcript": (bench_transcript.main, lambda: bench_transcript.main(1, 5, 20)),
+    "abuse": (bench_abuse.main, lambda: bench_abuse.main(1, 50)),
     "gate": (bench_gate.main, lambda: bench_gate.main(10)),
     "start": (bench_start.main, lambda: bench_start.main(1, 2)),
     "run": (bench_run.main, lambda: bench_run.main(1)),
