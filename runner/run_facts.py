@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from runner.gate.exchange import Value
+from runner.gate.totals import GateTotals
 
 
 class SetupFacts(Value):
@@ -35,22 +36,8 @@ class RunFacts(Value):
     """The workspace could not be collected, because the sandbox's death was not certain."""
 
 
-class GateFacts(Value):
-    """The gate's totals, beside the exchanges."""
+class GateFacts(GateTotals):
+    """The gate's totals as they are kept, beside the exchanges."""
 
     mode: str
     upstream: str
-    requests: int = 0
-    refused: int = 0
-    unscripted: int = 0
-    not_kept: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_estimate_usd: str = "0"
-    unpriced_requests: int = 0
-    prices_date: str = ""
-    key_redactions: int = 0
-    connections_failed: int = 0
-    notes: tuple[str, ...] = ()

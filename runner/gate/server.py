@@ -9,59 +9,35 @@ thread; which refusal did is decided later, from the record.
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from runner.errors import GateError, GateUnavailable
-from runner.gate.exchange import Exchange, Refusal, Value
+from runner.gate.exchange import Exchange, Refusal
 from runner.gate.ledger import Ledger
 from runner.gate.prices import PriceTable, load_prices, usd
 from runner.gate.record import Recorder
 from runner.gate.settings import GateSettings
+from runner.gate.totals import GateTotals
 from runner.gate.upstreams import Upstream
+from runner.serving_thread import ServingThread
 
 if TYPE_CHECKING:
-    import asyncio
-
     from runner.gate.authority import Authority
+    from runner.gate.serving import Serving
 
-CLOSE_TIMEOUT_S = 10.0
 
-
-class GateRecord(Value):
+class GateRecord(GateTotals):
     """Everything the gate saw in one attempt."""
 
     exchanges: tuple[Exchange, ...] = ()
     upstream_kind: str = ""
     mode: str = "first-party"
-    requests: int = 0
-    """Requests sent to the upstream."""
-    refused: int = 0
-    """Refused requests among ``exchanges``."""
-    unscripted: int = 0
-    """Requests that the upstream had no answer for."""
-    not_kept: int = 0
-    """Refused and start-up requests beyond the number that is kept; all requests, of a gate that keeps none."""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
     tokens: int = 0
     """All kinds together, as booked."""
-    cost_estimate_usd: str = "0"
-    """List price of the booked tokens, exact decimal."""
-    unpriced_requests: int = 0
-    """Requests that the estimate lacks, for want of a price (possible only without a USD ceiling)."""
-    prices_date: str = ""
     ended_by: Refusal | None = None
     """The first refusal of a kind that can end a run: a ceiling, an unknown price, no scripted answer."""
-    key_redactions: int = 0
-    connections_failed: int = 0
-    """Connections that came to no request: a failed TLS handshake, silence, too many at once."""
-    notes: tuple[str, ...] = ()
-    """What went wrong inside the gate itself, if anything."""
 
 
 class Gate:
@@ -105,25 +81,19 @@ class Gate:
         self.notes: list[str] = []
         self.connections_failed = 0
         self._on_stop = on_stop
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._closing = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._failure: BaseException | None = None
+        self._thread = ServingThread("hermeval-gate", self._serving)
         self._record: GateRecord | None = None
 
     def serve(self, listener: socket.socket) -> None:
         """Serve ``listener`` (bound and listening) until ``close``; the gate takes it over. Returns at once."""
-        if self._thread is not None:
+        if self._thread.begun:
             raise GateError("a gate serves once", code="gate-settings")
-        self._thread = threading.Thread(target=self._run, args=(listener,), name="hermeval-gate", daemon=True)
-        self._thread.start()
+        self._thread.serve(listener)
 
     @property
     def failure(self) -> BaseException | None:
         """Why the gate's thread ended by itself, if it did."""
-        return self._failure
+        return self._thread.failure
 
     def close(self) -> GateRecord:
         """Stop serving, end what is under way, and return the record.
@@ -131,17 +101,11 @@ class Gate:
         Raises: GateUnavailable if the gate's thread failed or does not end.
         """
         if self._record is None:
-            with self._lock:
-                self._closing = True
-                if self._loop is not None and self._stop is not None:
-                    self._loop.call_soon_threadsafe(self._stop.set)
-            if self._thread is not None:
-                self._thread.join(CLOSE_TIMEOUT_S)
-                if self._thread.is_alive():
-                    raise GateUnavailable("the gate's thread does not end", hint="report this as a bug")
+            if not self._thread.close():
+                raise GateUnavailable("the gate's thread does not end", hint="report this as a bug")
             self._record = self._make_record()
-        if self._failure is not None:
-            raise GateUnavailable(f"the gate's thread failed: {self._failure!r}") from self._failure
+        if self.failure is not None:
+            raise GateUnavailable(f"the gate's thread failed: {self.failure!r}") from self.failure
         return self._record
 
     def stopped_by(self, refusal: Refusal) -> None:
@@ -156,32 +120,10 @@ class Gate:
         if len(self.notes) < 100:
             self.notes.append(text[:500])
 
-    def _run(self, listener: socket.socket) -> None:
-        try:
-            import asyncio
-
-            with listener:
-                asyncio.run(self._main(listener))
-        except BaseException as error:  # noqa: BLE001  (a thread has nobody to raise to; close() tells)
-            self._failure = error
-
-    async def _main(self, listener: socket.socket) -> None:
-        import asyncio
-
-        with self._lock:
-            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            if self._closing:
-                return
+    def _serving(self, listener: socket.socket) -> Serving:
         from runner.gate.serving import Serving
 
-        serving = Serving(self, listener)
-        try:
-            await serving.start()
-            await self._stop.wait()
-        finally:
-            with self._lock:
-                self._loop = None
-            await serving.stop()
+        return Serving(self, listener)
 
     def _make_record(self) -> GateRecord:
         exchanges = self.recorder.exchanges()

@@ -7,7 +7,6 @@ the order in which calls happened. A fault of its own is kept as ``failure``: th
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from runner.canonical import canonical_json
 from runner.errors import SimulatorUnavailable
+from runner.serving_thread import ServingThread
 from runner.simulate.contract import Contract
 from runner.simulate.machine import Answer, Call, begin, step
 from runner.simulate.planned import PORT
@@ -25,7 +25,6 @@ from runner.simulate.trace import Row, Turned, plain, trace_part
 if TYPE_CHECKING:
     from runner.simulate.serving import Serving
 
-CLOSE_TIMEOUT_S = 10.0
 MAX_ROWS = 5_000
 MAX_TRACE_BYTES = 16 << 20
 MAX_NOTES = 50
@@ -86,25 +85,19 @@ class Simulator:
         self._refused = 0
         self._malformed = 0
         self._notes: list[str] = []
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._closing = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._failure: BaseException | None = None
+        self._thread = ServingThread("hermeval-simulator", self._serving)
         self._record: SimulationRecord | None = None
 
     def serve(self, listener: socket.socket) -> None:
         """Serve ``listener`` (bound and listening) until ``close``; the simulator takes it over. Returns at once."""
-        if self._thread is not None:
+        if self._thread.begun:
             raise SimulatorUnavailable("a simulator serves once")
-        self._thread = threading.Thread(target=self._run, args=(listener,), name="hermeval-simulator", daemon=True)
-        self._thread.start()
+        self._thread.serve(listener)
 
     @property
     def failure(self) -> BaseException | None:
         """What went wrong in the simulator itself, if anything."""
-        return self._failure
+        return self._thread.failure
 
     def close(self) -> SimulationRecord:
         """Stop serving and return the record.
@@ -112,22 +105,16 @@ class Simulator:
         Raises: SimulatorUnavailable if the simulator failed or does not end.
         """
         if self._record is None:
-            with self._lock:
-                self._closing = True
-                if self._loop is not None and self._stop is not None:
-                    self._loop.call_soon_threadsafe(self._stop.set)
-            if self._thread is not None:
-                self._thread.join(CLOSE_TIMEOUT_S)
-                if self._thread.is_alive():
-                    raise SimulatorUnavailable("the simulator's thread does not end", hint="report this as a bug")
+            if not self._thread.close():
+                raise SimulatorUnavailable("the simulator's thread does not end", hint="report this as a bug")
             turned = Turned(
                 lists=self._lists, refused=self._refused, malformed=self._malformed, notes=tuple(self._notes)
             )
             self._record = SimulationRecord(
                 self.contract, tuple(self._rows), self._running.service, turned, self._overflow
             )
-        if self._failure is not None:
-            raise SimulatorUnavailable(f"the simulator failed: {self._failure!r}") from self._failure
+        if self.failure is not None:
+            raise SimulatorUnavailable(f"the simulator failed: {self.failure!r}") from self.failure
         return self._record
 
     # -- what the doors tell, in the simulator's thread
@@ -172,25 +159,7 @@ class Simulator:
 
     def fail(self, error: BaseException | None) -> None:
         """Keep a fault of the simulator's own; the first one stays."""
-        self._failure = self._failure or error or RuntimeError("a handler failed")
+        self._thread.fail(error or RuntimeError("a handler failed"))
 
-    def _run(self, listener: socket.socket) -> None:
-        try:
-            with listener:
-                asyncio.run(self._main(listener))
-        except BaseException as error:  # noqa: BLE001  (a thread has nobody to raise to; close() tells)
-            self.fail(error)
-
-    async def _main(self, listener: socket.socket) -> None:
-        with self._lock:
-            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            if self._closing:
-                return
-        serving = load_serving(mcp="mcp" in self.contract.doors)(self, listener)
-        try:
-            await serving.start()
-            await self._stop.wait()
-        finally:
-            with self._lock:
-                self._loop = None
-            await serving.stop()
+    def _serving(self, listener: socket.socket) -> Serving:
+        return load_serving(mcp="mcp" in self.contract.doors)(self, listener)
