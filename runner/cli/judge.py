@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from runner.cli.interrupt import INTERRUPTS
+from runner.cli.provider import provider_options
 from runner.cli.run import ROOT
 from runner.errors import RunnerError
 from runner.text import visible
@@ -45,13 +46,7 @@ class _Choice:
 
 @click.command("judge", short_help="Judge attempts by their rubric.")
 @click.argument("attempts", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ATTEMPT...")
-@click.option(
-    "--provider",
-    type=click.Choice(["scripted", "anthropic"]),
-    default="scripted",
-    show_default=True,
-    help="Who answers: the fixture's judge script (no key, no network, no cost), or the live provider.",
-)
+@provider_options
 @click.option(
     "--fixtures",
     "folder",
@@ -59,23 +54,6 @@ class _Choice:
     default=ROOT / "fixtures",
     metavar="DIR",
     help="The fixtures' folder, with scripts/<fixture>.judge.json in it.",
-)
-@click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="The scripted judge's script.")
-@click.option(
-    "--base-url",
-    metavar="URL",
-    help="Address of the live provider, or unix://SOCKET of a hermeval gate, which has the key; default: Anthropic's.",
-)
-@click.option("--key-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the provider key.")
-@click.option(
-    "--ca-file", type=click.Path(path_type=Path), metavar="FILE", help="PEM file to trust beside the system's."
-)
-@click.option(
-    "--gate-mode",
-    type=click.Choice(["first-party", "base-url"]),
-    default="first-party",
-    show_default=True,
-    help="How the CLI sees the gate.",
 )
 @click.option(
     "--model",

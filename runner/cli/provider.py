@@ -1,6 +1,6 @@
 """Who answers a run, from the command line's options: the fixture's script, or the live provider.
 
-Boundary: reads the key and scripts. Not here: the options themselves (run.py, judge.py), the upstreams (runner/gate/upstreams).
+Boundary: reads the key and scripts. Not here: the commands that have these options (run.py, judge.py), the upstreams (runner/gate/upstreams).
 Rules: everything that can be refused is refused before anything starts. The key is read from a file or the environment and goes to the gate and to the upstream alone.
 """
 
@@ -8,13 +8,64 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import click
 
 from runner.errors import InputMissing, KeyMissing, SettingInvalid
 
 if TYPE_CHECKING:
     from runner.gate.upstreams import Upstream
     from runner.plan import Provider
+
+
+_OPTIONS = (
+    click.option(
+        "--provider",
+        type=click.Choice(["scripted", "anthropic"]),
+        default="scripted",
+        show_default=True,
+        help="Who answers: the fixture's script (no key, no network, no cost), or the live provider.",
+    ),
+    click.option(
+        "--script",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The scripted provider's script; default: the fixture's own.",
+    ),
+    click.option(
+        "--base-url",
+        metavar="URL",
+        help="Address of the live provider, or unix://SOCKET of a hermeval gate, which has the key; default: Anthropic's.",
+    ),
+    click.option(
+        "--key-file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="File with the provider key; default: ANTHROPIC_API_KEY.",
+    ),
+    click.option(
+        "--ca-file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="PEM file to trust beside the system's, for the live provider.",
+    ),
+    click.option(
+        "--gate-mode",
+        type=click.Choice(["first-party", "base-url"]),
+        default="first-party",
+        show_default=True,
+        help="How the CLI sees the gate: as the provider's own host, or as a custom base URL.",
+    ),
+)
+Command = TypeVar("Command", bound=Callable[..., int])
+
+
+def provider_options(command: Command) -> Command:
+    """Add the options that say who answers to a command that starts model runs."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 class Choice(Protocol):

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from runner.cli.provider import provider_options
 from runner.errors import SettingInvalid
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -59,43 +60,7 @@ def limits_of(_: click.Context, option: click.Parameter, value: str | None) -> t
     metavar="DIR",
     help="The skills folder; default: skills/ in the fixtures' folder.",
 )
-@click.option(
-    "--provider",
-    type=click.Choice(["scripted", "anthropic"]),
-    default="scripted",
-    show_default=True,
-    help="Who answers: the fixture's script (no key, no network, no cost), or the live provider.",
-)
-@click.option(
-    "--script",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The scripted provider's script; default: the fixture's own.",
-)
-@click.option(
-    "--base-url",
-    metavar="URL",
-    help="Address of the live provider, or unix://SOCKET of a hermeval gate, which has the key; default: Anthropic's.",
-)
-@click.option(
-    "--key-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="File with the provider key; default: ANTHROPIC_API_KEY.",
-)
-@click.option(
-    "--ca-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="PEM file to trust beside the system's, for the live provider.",
-)
-@click.option(
-    "--gate-mode",
-    type=click.Choice(["first-party", "base-url"]),
-    default="first-party",
-    show_default=True,
-    help="How the CLI sees the gate: as the provider's own host, or as a custom base URL.",
-)
+@provider_options
 @click.option(
     "--launch",
     type=click.Choice(["stock", "lean"]),
