@@ -8,7 +8,7 @@ only ever mean *error* (exit 2): pass and fail are values.
     ├─ InputError         the author's or caller's to fix: FixtureInvalid SkillTreeInvalid ProfileUnknown ScriptInvalid ContractInvalid SettingInvalid InputMissing
     ├─ ToolchainError     the operator's to fix: ToolchainMissing ToolchainMismatch
     ├─ BundleError        the evidence is not usable: BundleCorrupt BundleUnsupported BundleExists BundleUnwritable
-    ├─ GradingError       an answer could not be graded: GraderFault NotJudged
+    ├─ GradingError       an answer could not be graded: GraderFault NotJudged NeverScored
     ├─ GateError          the provider side could not be set up: GateUnavailable PriceUnknown KeyMissing
     ├─ SimulatorUnavailable  the simulated service did not come up, or died
     ├─ SigningError       a signature could not be made or looked at: SigningUnavailable SigningFailed
@@ -161,6 +161,12 @@ class NotJudged(GradingError):
     """The rubric was asked for and there is no usable verdict of a judge on this very output (G03)."""
 
     code = "not-judged"
+
+
+class NeverScored(GradingError):
+    """The attempt ran with pinned determinism: it shows that runs can be repeated, and is no measurement of a skill (DESIGN "Bit for bit")."""
+
+    code = "never-scored"
 
 
 class GateError(RunnerError):

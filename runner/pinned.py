@@ -29,6 +29,7 @@ CLOCK_SOURCE: Final = "@clock"
 NEVER_SCORED: Final = (
     "determinism pinned: measured only, never scored; the CLI's file can be read inside, so forging is not closed"
 )
+_NO_RDRAND: Final = "~0x4000000000000000"
 _DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:T(\d{2}:\d{2}:\d{2})Z)?\Z", re.ASCII)
 _YEARS: Final = range(2000, 2049)
 """The certificates of a run's own authority are valid from 2000 to 2049."""
@@ -53,8 +54,8 @@ class PinnedWorld(Value):
         return seconds_of(self.date)
 
     def env(self) -> dict[str, str]:
-        """Return the variables that load the clock."""
-        return clock_env(f"={self.epoch}")
+        """Return the variables that load the clock, and keep the CLI's random generator from asking the processor: on some it mixes RDRAND into every draw."""
+        return {**clock_env(f"={self.epoch}"), **({"OPENSSL_ia32cap": _NO_RDRAND} if self.machine == "x86_64" else {})}
 
     def argv(self, node: str, program: Sequence[str]) -> tuple[str, ...]:
         """Return the command line that starts ``program`` under the attendant; ``node`` is the host name inside."""

@@ -11,7 +11,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from runner.simulate.contract import Contract
 
 Verdict = Literal["exact", "normalised", "diverged"]
+_BEST_FIRST: tuple[Verdict, ...] = ("exact", "normalised", "diverged")
+PINNED_TRIES = 3
+"""Runs of a pinned attempt at most. What nothing pins is the moment at which a processor turns to another program: rarely, on a busy machine, the CLI then draws two ids in the other
+order (ADR 0012). A run whose every byte is the recorded one is a match whichever run it is; how many were made is told."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class Reproduction:
     drift: tuple[str, ...] = ()
     """What is another here and does not decide: the root file system, the kernel."""
     rules_version: int = RULES_VERSION
+    tries: int = 1
+    """Runs that were made; more than one only of a pinned attempt."""
 
     @property
     def exit_code(self) -> int:
@@ -74,7 +80,7 @@ class _Terms:
 
 
 def reproduce(attempt: Attempt, machine: Machine, *, tell: Tell, cancelled: threading.Event) -> Reproduction:
-    """Carry out the attempt's plan on its exchanges and compare.
+    """Carry out the attempt's plan on its exchanges and compare. What is pinned is in the plan; a pinned attempt is run up to three times, until a run is exact.
 
     Raises: ReproduceImpossible (no exchanges, another toolchain, a plan that is not this attempt's); BundleCorrupt; SandboxFailure; Cancelled.
     """
@@ -95,7 +101,20 @@ def reproduce(attempt: Attempt, machine: Machine, *, tell: Tell, cancelled: thre
             hint="run the fixture without --shared-workspace, and reproduce that attempt",
         )
     compare_toolchain(attempt, machine)
-    upstream = RecordedUpstream(exchanges)
+    done: list[Reproduction] = []
+    for _ in range(PINNED_TRIES if plan.pinned is not None else 1):
+        done.append(_run_again(attempt, plan, machine, tell, cancelled))
+        if done[-1].verdict == "exact":
+            break
+    best = min(done, key=lambda one: _BEST_FIRST.index(one.verdict))
+    return replace(best, tries=len(done))
+
+
+def _run_again(
+    attempt: Attempt, plan: RunPlan, machine: Machine, tell: Tell, cancelled: threading.Event
+) -> Reproduction:
+    """Run once, and compare. Raises: as ``reproduce``."""
+    upstream = RecordedUpstream(attempt.exchanges())
     with open_supervisor(machine) as supervisor:
         staged = supervisor.staging / "skills"
         write_tree(attempt, staged)

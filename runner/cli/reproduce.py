@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,16 +29,26 @@ _REQUEST_PLACES = {"request", "order", "requests", "refusals"}
 @click.command("reproduce", short_help="Run attempts again on their recorded exchanges.")
 @click.argument("attempts", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ATTEMPT...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(attempts: tuple[Path, ...], as_json: bool) -> int:
+@click.option(
+    "--shift-date",
+    type=click.IntRange(-631_152_000, 631_152_000),
+    metavar="S",
+    hidden=True,
+    help="For tests: move the wall clock inside free runs by so many seconds.",
+)
+def command(attempts: tuple[Path, ...], as_json: bool, shift_date: int | None) -> int:
     """Run each ATTEMPT again with the real CLI and compare requests, transcript, output, tool trace, workspace and skill evidence.
 
     No provider is asked: the recorded answers are served, each once, in the recorded order. Another CLI or Node is refused; another root file system is drift, and told.
+    What ran pinned runs pinned again, with the recorded date, seed and kernel; what ran free runs free.
     """
     from runner.cli.batch import open_machine
     from runner.cli.interrupt import INTERRUPTS
 
     environ = dict(os.environ)  # noqa: TID251  commands are where the environment is read
     machine = open_machine(environ)
+    if shift_date is not None:
+        machine = replace(machine, shift_s=shift_date)
     with ThreadPoolExecutor(1) as pool:  # hashing lets go of the interpreter, so that the imports cost nothing
         verified = pool.submit(verify_tools, machine, environ)
         import_module("runner.reproduce")
@@ -115,6 +126,7 @@ def _row(path: Path, done: Reproduction) -> dict[str, Any]:
         "requests": {"served": done.served, "exact": done.exact_requests},
         "claims": _claims(done),
         "drift": list(done.drift),
+        "tries": done.tries,
     }
 
 
@@ -140,6 +152,8 @@ def _told(row: dict[str, Any]) -> str:
     lines.append(
         f"  requests: {row['requests']['served']} served, {row['requests']['exact']} of them the recorded bytes"
     )
+    if row["tries"] > 1:
+        lines.append(f"  tries:    {row['tries']}, because a pinned run was not exact at once")
     for name, rules in (("rules", row["rules"]), ("transcript", row["transcript_rules"])):
         if rules:
             lines.append(

@@ -197,6 +197,8 @@ def _facts(attempted: Attempted) -> list[str]:
     row, plan = attempted.row, attempted.plan
     claude, node = row["toolchain"]["claude"] or {}, row["toolchain"]["node"] or {}
     requests, witnesses = row["requests"], row["witnesses"]
+    world = plan.pinned
+    pinned = f"date {world.date}, seed {world.seed[:12]}, kernel {world.release}: never scored" if world else ""
     refused = f", {requests['refused']} refused" if requests["refused"] else ""
     cost = f"USD {row['cost_usd']:.4f} at list prices" if row["cost_usd"] is not None else "none known"
     paid = " (nothing was paid: scripted)" if row["provider"] == "scripted" else ""
@@ -213,5 +215,6 @@ def _facts(attempted: Attempted) -> list[str]:
         f"  model      {plan.model} -> {', '.join(row['model']['wire']) or 'none asked'}",
         f"  took       {row['duration_s']:.1f} s, cost {cost}{paid}",
         *debug,
+        *([f"  pinned     {pinned}"] if pinned else []),
         *(f"  note       {note}" for note in row["notes"]),
     ]

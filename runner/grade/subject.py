@@ -19,7 +19,7 @@ from runner.bundle.reader import Attempt, open_attempt
 from runner.bundle.version1 import Version1, is_version1, read_version1
 from runner.canonical import sha256_hex
 from runner.claude.case import Outcome
-from runner.errors import BundleCorrupt, FixtureInvalid
+from runner.errors import BundleCorrupt, FixtureInvalid, NeverScored
 from runner.fixture import Fixture, parse_fixture
 from runner.grade.control import OUTPUT_PART, Control
 from runner.grade.metadata import Seen, metadata_of, read_seen, spans_of
@@ -82,7 +82,8 @@ class Subject:
 def load_subject(path: Path) -> Subject:
     """Read, verify and judge a saved attempt of any version.
 
-    Raises: InputMissing; BundleError where bytes or records cannot be trusted; FixtureInvalid where its fixture is none of this release.
+    The one door to grading and judging, so that what is never scored is refused here.
+    Raises: InputMissing; BundleError where bytes or records cannot be trusted; FixtureInvalid where its fixture is none of this release; NeverScored.
     """
     if is_version1(path):
         return _from_version1(path, *read_version1(path))
@@ -95,6 +96,12 @@ def load_subject(path: Path) -> Subject:
         )
     require_records(attempt)
     plan = stored_plan(attempt)
+    if plan.determinism == "pinned":
+        raise NeverScored(
+            "the attempt ran with pinned determinism, which is never scored",
+            where=str(path),
+            hint="run the fixture with --determinism free; this attempt is for hermeval reproduce",
+        )
     assessment, stored = assess_attempt(attempt)
     control = require_agreement(attempt, plan, assessment, stored)
     fixture = stored_fixture(attempt)

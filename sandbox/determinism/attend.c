@@ -12,6 +12,8 @@
  *   thread with this name, and its m-th call. Numbers of processes are no part of it, since chance decides in which order threads take them, and neither is what other threads ask: a
  *   helper of the CLI asks now and then. Hexadecimal digits of command lines are no part of it either: agents side by side draw the CLI's random file names in the order in which they are
  *   answered. A call counts once its answer was taken: one that a signal interrupted is asked again and gets the same bytes.
+ * - The program and all below it get one processor. The CLI draws its ids from generators of its own, which it seeds once, so that an id depends on the order of all draws; with one
+ *   processor that order is the same but for a time slice that ends at a bad moment (ADR 0012 has the figures).
  * - Memory of the asking process is written through /proc/PID/mem, and only after the kernel has confirmed, with the file open, that it still asks (seccomp_unotify(2)). A process that
  *   cannot be written to (it made itself undumpable) gets the kernel's own answer, and a line on stderr says so.
  */
@@ -23,6 +25,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -293,6 +296,11 @@ static int receive_descriptor(int channel) {
 }
 
 static _Noreturn void become(int channel, const sigset_t *mask, char **argv) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET((size_t)sched_getcpu(), &one); /* where a process just made was put: the least busy one */
+  if (sched_setaffinity(0, sizeof one, &one))
+    fail("one processor");
   int asks = load_filter();
   if (asks < 0)
     fail("the kernel gives no notifications of system calls (seccomp)");
