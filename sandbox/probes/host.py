@@ -43,8 +43,15 @@ def _set_id():
 def _user_namespace():
     return {
         "unshare": lambda: in_child(lambda: call(272, 97, NEW_USER | NEW_MOUNT)),
-        "clone": lambda: call(56, 220, NEW_USER | signal.SIGCHLD, 0, 0, 0, 0),
+        "clone": lambda: in_child(clone),
     }, {"fork": lambda: in_child(lambda: None)}
+
+
+def clone():
+    child = call(56, 220, NEW_USER | signal.SIGCHLD, 0, 0, 0, 0)
+    if child:
+        os.waitpid(child, 0)
+    os._exit(0)
 
 
 @probe(5)

@@ -1,7 +1,8 @@
 """The layers of the sandbox as data: which probes each holds, which layers overlap it, and how a test turns it off.
 
-Boundary: pure. Not here: the probes (table.py). Rules: no layer is decoration: with it and its overlaps off, at least one of ``probes`` fails, and tests/sandbox shows it. Where a sandbox does not start at all
-without a layer, ``off`` is None and ``because`` says what stops it. Changes are of the description or of bwrap's arguments; there is no switch for them outside of tests.
+Boundary: pure. Not here: the probes (table.py), the layers of gate, collector and readers (runner/doctor/probes/layers.py). Rules: no layer is decoration: with it and its overlaps off, at least
+one of ``probes`` fails, and tests/hold shows it. Changes are of the description, of bwrap's arguments, or of a copy of the supervisor's program: a line of it for another. There is no switch
+for them outside of tests. Where nothing can be turned off, ``because`` says why.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from sandbox.spec import Dev, File, Mount, Proc, RoBind, SandboxSpec, Tmpfs
 
 Args = list[str]
+Edit = tuple[str, str, str]
+"""A file of the supervisor's program, a piece of its text, and what stands there instead."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,14 @@ class Layer:
     """The description without it."""
     args_off: Callable[[Args], Args] | None = None
     """bwrap's arguments without it."""
+    edits: tuple[Edit, ...] = ()
+    """The supervisor's program without it."""
     shown_by: tuple[int, ...] = ()
     """Probes that fail with the layer and its overlaps off."""
     because: str = ""
     """Why it cannot be turned off, and what shows that it counts."""
+    callers: str = ""
+    """Where only some callers can show it: who, and why."""
 
 
 def with_mounts(change: Callable[[Mount], Mount]) -> Callable[[SandboxSpec], SandboxSpec]:
@@ -89,6 +96,59 @@ def many_files(spec: SandboxSpec) -> SandboxSpec:
     return spec.model_copy(update={"limits": spec.limits.model_copy(update={"file_bytes": 1 << 40})})
 
 
+def less(*words: str) -> Callable[[Args], Args]:
+    """Leave options out of bwrap's arguments."""
+    return lambda args: [word for word in args if word not in words]
+
+
+def shared_processes(args: Args) -> Args:
+    """Stay in the host's process namespace, of which the kernel gives no fresh /proc: the host's own is bound instead."""
+    args = less("--unshare-pid")(args)
+    at = args.index("--proc")
+    return [*args[:at], "--bind", "/proc", "/proc", *args[at + 2 :]]
+
+
+def every_capability(args: Args) -> Args:
+    """Keep all that a user namespace gives."""
+    at = args.index("--cap-drop")
+    return [*args[:at], "--cap-add", "ALL", *args[at + 2 :]]
+
+
+def writable_settings(args: Args) -> Args:
+    """Do not cover /proc/sys."""
+    at = args.index("/proc/sys") - 1
+    return [*args[:at], *args[at + 3 :]]
+
+
+def no_listener(spec: SandboxSpec) -> SandboxSpec:
+    """Make no listener from outside, so that a program inside may be first."""
+    return spec.model_copy(update={"network": None})
+
+
+NO_CANARY: tuple[Edit, ...] = (("box.py", "if not faults:", "if True:"),)
+BY_CAPABILITIES: tuple[Edit, ...] = (
+    (
+        "procfs.py",
+        'return os.stat(f"/proc/{pid}/ns/user").st_ino != owner',
+        'return b"CapEff:\\t0000000000000000" in open(f"/proc/{pid}/status", "rb").read()',
+    ),
+)
+"""A sandbox without a second user namespace is known to be up by its last act before the hold, which is to give up capabilities."""
+OWN_USERS: tuple[Edit, ...] = (("procfs.py", "/proc/{pid}/ns/net", "/proc/{pid}/ns/uts"),)
+"""A sandbox without a network namespace is known by the user namespace that owns its host name."""
+AS_ROOT: tuple[Edit, ...] = (("roles.py", "procfs.outer_uid() == 0", "False"),)
+ENVIRONMENT: tuple[Edit, ...] = (("box.py", "argv, {}, file_actions", 'argv, {"HERMEVAL": "1"}, file_actions'),)
+DESCRIPTOR: tuple[Edit, ...] = (
+    (
+        "box.py",
+        "self.block = descriptors[3]\n",
+        'self.block = descriptors[3]\n        os.set_inheritable(os.open("/", os.O_RDONLY), True)\n',
+    ),
+)
+LIFELINE: tuple[Edit, ...] = (("box.py", 'self.reason = self.reason or b"runner-gone"', "pass"),)
+NO_WEIGHING: tuple[Edit, ...] = (("box.py", "if used > self.memory_bytes and self.alive:", "if False:"),)
+CANARY = "canary"
+
 LAYERS = (
     Layer("system-call-filter", (2, 3, 4, 5, 12, 14, 17, 18, 19, 20, 21, 22, 25, 26, 58, 59), ("no-capabilities", "no-further-user-namespace", "own-keyring"), off=without_filter, shown_by=(3, 5, 12, 20, 25)),
     Layer("read-only-mounts", (1, 23), off=writable_system, shown_by=(23,)),
@@ -99,16 +159,27 @@ LAYERS = (
     Layer("sized-tmpfs", (23, 48), off=with_mounts(large), shown_by=(23,)),
     Layer("execute-only-cli", (59,), ("system-call-filter",), off=lambda spec: with_mounts(plain_program)(without_filter(spec)), shown_by=(59,)),
     Layer("rlimits", (46, 49, 52), off=many_files, shown_by=(49,)),
-    Layer("own-session", (16, 17), args_off=own_session, because="shown by a signal to the process group, which then ends the supervisor (tests/sandbox)"),
-    Layer("no-further-user-namespace", (4,), ("system-call-filter",), because="a sandbox is known to be up by its second user namespace; without it none is released"),
-    Layer("no-capabilities", (2, 19, 26, 52), ("system-call-filter",), because="bwrap gives an ordinary user's program none; the canary refuses a sandbox that has any"),
-    Layer("network-namespace", (24, 45), because="the listener is made in the namespace that the sandbox's own user namespace owns; without it none comes up"),
-    Layer("process-namespace", (15, 16, 53), because="pid 1 is what the supervisor kills and waits for; the canary refuses a shared one"),
-    Layer("ipc-namespace", (32,), because="the canary refuses a shared one"),
-    Layer("run-uid", (1, 31), because="root is given up before bwrap starts; uid 0 is refused one level up"),
-    Layer("canary", (1, 2, 4, 23, 24, 74), because="it only ever ends a sandbox in which another layer is missing (tests/sandbox/test_sandbox_canary.py)"),
+    Layer("own-session", (16, 17), ("process-namespace",), args_off=own_session, shown_by=(16,)),
+    Layer("no-further-user-namespace", (4,), ("system-call-filter",), off=without_filter, args_off=less("--disable-userns"), edits=BY_CAPABILITIES, shown_by=(4,)),
+    Layer("no-capabilities", (2, 19, 26, 52), ("system-call-filter", CANARY), off=without_filter, args_off=every_capability, edits=NO_CANARY, shown_by=(19,)),
+    Layer("network-namespace", (24, 45), (CANARY,), off=no_listener, args_off=less("--unshare-net"), edits=(*NO_CANARY, *OWN_USERS), shown_by=(24,)),
+    Layer("process-namespace", (15, 16, 53), (CANARY,), off=with_mounts(unmasked), args_off=shared_processes, edits=NO_CANARY, shown_by=(53,)),
+    Layer("ipc-namespace", (32,), (CANARY,), args_off=less("--unshare-ipc"), edits=NO_CANARY, shown_by=(32,)),
+    Layer("run-uid", (1, 31), ("read-only-mounts", CANARY), args_off=writable_settings, edits=(*NO_CANARY, *AS_ROOT), shown_by=(1,), callers="root: nobody else could give a sandbox root's uid"),
+    Layer("canary", (1, 2, 4, 23, 24, 32, 74), ("ipc-namespace",), args_off=less("--unshare-ipc"), edits=NO_CANARY, shown_by=(32,)),
+    Layer("empty-environment", (9,), edits=ENVIRONMENT, shown_by=(9,)),
+    Layer("no-inherited-descriptors", (13,), edits=DESCRIPTOR, shown_by=(13,)),
+    Layer("listener-first", (29,), off=no_listener, shown_by=(29,)),
+    Layer("argument-file", (10,), because="what the arguments name lies below neutral paths too, so no probe can tell them from a file"),
+    Layer("supervisor", (53, 54, 55, 56, 57, 61), ("die-with-parent", "hold"), edits=LIFELINE, args_off=less("--die-with-parent"), shown_by=(55,)),
+    Layer("hold", (56,), ("supervisor", "die-with-parent"), edits=LIFELINE, args_off=less("--die-with-parent"), shown_by=(56,)),
+    Layer("watchdog", (47,), ("cgroup",), edits=NO_WEIGHING, shown_by=(47,)),
+    Layer("checked-description", (6, 77), because="turned off by tests/hold itself: it is a function, and no part of a description", shown_by=(6,)),
+    Layer("handles", (7,), because="the same", shown_by=(7,)),
+    Layer("wall-clock", (51, 60), because="without it those programs never end, and neither does the test"),
+    Layer("output-caps", (50,), because="without them the output fills this machine's memory before the wall clock ends it"),
 )  # fmt: skip
-"""Those that an inside probe can show. What holds the host's probes is turned off where those are tested: gate, collector, staging and supervisor have controls of their own."""
+"""Those of the sandbox, held by probes of either side."""
 
 
 def table() -> str:

@@ -92,14 +92,14 @@ def fine(status: str) -> str:
     "Signal everybody",
     "held",
     "own-session",
-    {"kill -TERM 0": ("=dead",), "kill -9 -1": ("=dead",)},
+    {"kill -TERM 0": ("=dead",), "kill -KILL 0": ("=dead",), "kill -9 -1": ("=dead",)},
     "process-namespace",
 )
 def signal_all(site: Site) -> Seen:
     """The program and its like end; whoever started it goes on."""
     found = {
         f"kill {words}": "=dead" if shell(site, f"kill {words}; sleep 1")[0].dead else "=alive"
-        for words in ("-TERM 0", "-9 -1")
+        for words in ("-TERM 0", "-KILL 0", "-9 -1")
     }
     return Seen(found, works(site))
 

@@ -2,73 +2,203 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sandbox import procfs
 from sandbox.argv import bwrap_args
+from sandbox.identity import Identity
+from sandbox.probes import lifetime, outside
 from sandbox.probes.inside import examine_inside
-from sandbox.probes.layers import LAYERS, Layer, table
-from sandbox.probes.table import INSIDE
-from sandbox.process import Supervisor
-from sandbox.running import start
+from sandbox.probes.layers import LAYERS, Edit, Layer, table
+from sandbox.probes.suite import try_all
+from sandbox.probes.table import INSIDE, Result
+from sandbox.probes.trying import TABLE, Site
+from sandbox.process import Host
 
-if TYPE_CHECKING:
-    from sandbox.process import Host
-    from tests.sandbox.conftest import MakeSpec
+PACKAGE = Path(__file__).resolve().parents[2] / "sandbox"
+BY_NUMBER = {probe.number: (probe, act) for probe, act in TABLE}
+INSIDE_NUMBERS = {probe.number for probe in INSIDE}
+SUPERVISED = ("supervisor", "hold")
+"""Layers that a killed runner shows: it is a process of its own, so the whole package is altered for it."""
+MORE: dict[str, tuple[Edit, ...]] = {
+    "supervisor": (("argv.py", '"--new-session", "--die-with-parent"', '"--new-session"'),),
+    "hold": (
+        ("argv.py", '"--new-session", "--die-with-parent"', '"--new-session"'),
+        ("request.py", "        return os.open(f\"/proc/self/fd/{read_end}\", os.O_RDWR | os.O_CLOEXEC)", "        return os.dup(read_end)"),
+        ("request.py", "        os.close(write_end)\n", "        pass\n"),
+    ),
+}  # fmt: skip
+"""What a killed runner's own part needs beside the supervisor's: there, bwrap's arguments are made in another process."""
+BOUNDED = {"private": "x = [b'x' * (4 << 20) for _ in range(60)]\nimport time; time.sleep(1.5)"}
 
 
-def turned_off(layer: Layer, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Turn off what a layer does to bwrap's arguments; returns the change of the description."""
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory that the run uid can enter."""
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.name.startswith("pytest-"):
+            directory.chmod(directory.stat().st_mode | 0o011)
+    tmp_path.chmod(0o755)
+    return tmp_path
+
+
+def altered(place: Path, edits: Sequence[Edit]) -> Path:
+    """Copy the package with some of its lines changed; each change must be possible."""
+    copy = Path(shutil.copytree(PACKAGE, place / "sandbox", ignore=shutil.ignore_patterns("__pycache__")))
+    for directory, _, names in os.walk(copy):
+        Path(directory).chmod(0o755)
+        for name in names:
+            Path(directory, name).chmod(0o644)
+    for name, old, new in edits:
+        text = (copy / name).read_text()
+        assert old in text, (name, old)
+        (copy / name).write_text(text.replace(old, new, 1))
+    return copy
+
+
+def without(host: Host, layer: Layer, place: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Turn off what a layer and its overlaps do to bwrap's arguments and in the supervisor; the host whose sandboxes lack it."""
     if layer.args_off is not None:
         off = layer.args_off
         monkeypatch.setattr("sandbox.request.bwrap_args", lambda *given, **named: off(bwrap_args(*given, **named)))
-    return layer.off or (lambda spec: spec)
+    if layer.edits:
+        host = replace(host, program=altered(place, layer.edits) / "supervisor.py")
+    if layer.name == "run-uid":
+        host = replace(host, identity=Identity(0, None))
+    return host
 
 
-@pytest.mark.parametrize("layer", [layer for layer in LAYERS if layer.shown_by], ids=lambda layer: layer.name)
-def test_without_a_layer_its_probes_fail(host: Host, layer: Layer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of the probes that show it comes out as a hole, while its harmless twins still work."""
-    change = turned_off(layer, monkeypatch)
-    results = examine_inside(host, numbers=layer.shown_by, change=change)
-    assert {result.probe.number: result.status for result in results} == dict.fromkeys(layer.shown_by, "hole")
+def tried(host: Host, layer: Layer, place: Path, monkeypatch: pytest.MonkeyPatch) -> list[Result]:
+    """Try the probes that show a layer, without it."""
+    if layer.name in SUPERVISED:
+        copy = altered(place, (*layer.edits, *MORE[layer.name], ("staging.py", '"/run/hermeval"', f'"{place}/base"')))
+        monkeypatch.setattr(lifetime, "__file__", str(copy / "probes" / "lifetime.py"))
+        monkeypatch.setattr(lifetime, "KILL_AFTER_MS", ())
+        monkeypatch.setattr(lifetime, "GONE_S", 0.5)
+        probe, act = BY_NUMBER[layer.shown_by[0]]
+        wanted = {
+            name: allowed for name, allowed in probe.expects.items() if name in ("after 500 ms", "left", "started")
+        }
+        return list(try_all([(replace(probe, expects=wanted), act)], Site(host)))
+    host = without(host, layer, place, monkeypatch)
+    if layer.name == "watchdog":
+        monkeypatch.setattr(outside, "BOMBS", BOUNDED)
+    results = (
+        examine_inside(host, numbers=layer.shown_by, change=layer.off or (lambda spec: spec))
+        if INSIDE_NUMBERS & {*layer.shown_by}
+        else []
+    )
+    return results + list(try_all([BY_NUMBER[number] for number in layer.shown_by if number in BY_NUMBER], Site(host)))
+
+
+@pytest.fixture
+def cleared() -> Iterator[None]:
+    """Programs that outlive their sandbox here are ended."""
+    yield
+    for pid in probe_processes():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while probe_processes() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert probe_processes() == []
+
+
+def probe_processes() -> list[int]:
+    """Processes of probes of this very process, known by a mark among their arguments."""
+    found = []
+    for name in os.listdir("/proc"):
+        with suppress(OSError):
+            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0") if name.isdigit() else []
+            marks = (f"hermeval-probe-53-{os.getpid()}", f"hermeval-probe-{os.getpid()}-")
+            if any(word.startswith(mark.encode()) for word in words for mark in marks):
+                found.append(int(name))
+    return found
+
+
+TURNED_OFF = [layer for layer in LAYERS if layer.shown_by and not layer.because]
+
+
+@pytest.mark.usefixtures("cleared")
+@pytest.mark.parametrize("layer", TURNED_OFF, ids=lambda layer: layer.name)
+def test_without_a_layer_its_probes_fail(
+    host: Host, layer: Layer, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the probes that show it comes out as a hole, which is no failure to try it."""
+    if layer.callers and os.getuid() != 0:
+        assert host.identity.run_uid != 0, "there is no way to show it and no way to need it"
+        return
+    results = tried(host, layer, place, monkeypatch)
+    assert {result.probe.number: result.status for result in results} == dict.fromkeys(layer.shown_by, "hole"), [
+        result.as_json() for result in results
+    ]
     assert [result.cause for result in results if "could not be tried" in result.cause] == []
 
 
-def test_with_every_layer_on_the_same_probes_hold(host: Host) -> None:
+def test_with_every_layer_on_the_same_probes_hold(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control."""
+    monkeypatch.setattr(outside, "BOMBS", BOUNDED)
     numbers = sorted({number for layer in LAYERS for number in layer.shown_by})
-    assert [result.as_json() for result in examine_inside(host, numbers=numbers) if not result.good] == []
+    results = examine_inside(host, numbers=[number for number in numbers if number in INSIDE_NUMBERS])
+    bounded = replace(BY_NUMBER[47][0], expects={"private": ("=memory-limit",)})
+    table = [
+        (bounded, BY_NUMBER[47][1]) if number == 47 else BY_NUMBER[number] for number in numbers if number in BY_NUMBER
+    ]
+    results += try_all(table, Site(host))
+    assert {result.probe.number for result in results} == set(numbers)
+    assert [result.as_json() for result in results if not result.good] == []
 
 
-def test_without_a_session_of_its_own_a_signal_reaches_the_supervisor(
-    host: Host, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_layer_is_seen_from_outside_before_anything_starts(
+    host: Host, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    """A kill of process group 0 ends the supervisor too; with the session it ends the program only (the control)."""
-    reasons = []
-    layer = next(layer for layer in LAYERS if layer.name == "own-session")
-    for off in (False, True):
-        if off:
-            turned_off(layer, monkeypatch)
-        with start(Supervisor(host, None), make_spec("kill -KILL 0; sleep 5"), on_stdout=lambda _: None) as running:
-            running.release()
-            ended = running.wait()
-            assert ended is not None
-            reasons.append(ended.reason)
-    assert reasons == [None, "supervisor-gone"]
+    """What the canary is for: without the IPC namespace alone no probe is even tried, because the sandbox is ended."""
+    layer = replace(next(layer for layer in LAYERS if layer.name == "ipc-namespace"), edits=())
+    (result,) = tried(host, layer, place, monkeypatch)
+    assert "the ipc namespace is ours" in result.cause
+
+
+def test_without_a_checked_description_a_mount_follows_an_agents_link(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This host's bubblewrap is given what the check refuses: it makes a directory outside, or, where it is mended, refuses by itself."""
+    for module in ("sandbox.running", "sandbox.argv"):
+        monkeypatch.setattr(f"{module}.check_spec", lambda _: None)
+    (result,) = try_all([BY_NUMBER[6]], Site(host))
+    assert result.status == "hole"
+    assert (
+        "mount: SandboxSetupFailed" in result.cause
+        or "made: =True" in result.cause
+        or "mount: =mounted" in result.cause
+    )
+
+
+def test_without_the_handles_rules_a_link_is_opened(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain open of the same paths succeeds."""
+    monkeypatch.setattr(procfs, "open_handle", lambda _, path: os.open(path, os.O_RDONLY))
+    (result,) = try_all([BY_NUMBER[7]], Site(host))
+    assert (result.status, "link: =opened" in result.cause) == ("hole", True)
 
 
 def test_the_table_is_whole() -> None:
-    """Every probe is held by something, every layer that an inside probe names is in the table or belongs to one that is, and each line says how it is shown."""
+    """Every probe of the sandbox is held by something, every layer that one names is in the table, and each line says how it is shown."""
     held = {number for layer in LAYERS for number in layer.probes}
-    apart = {
-        9,
-        13,
-        29,
-    }  # structural: no environment, no descriptor and no free port is ever there (test_sandbox_inside, test_sandbox_listener)
-    assert {probe.number for probe in INSIDE} <= held | apart
+    apart = {8: "doctor", 73: "sized-tmpfs"}
+    assert INSIDE_NUMBERS | set(BY_NUMBER) <= held | set(apart)
     assert all(layer.shown_by or layer.because for layer in LAYERS)
     assert all(set(layer.shown_by) <= set(layer.probes) for layer in LAYERS)
-    names = {layer.name for layer in LAYERS} | {"own-keyring"}
+    beyond: dict[str, Any] = {"own-keyring": 0, "die-with-parent": 0, "cgroup": 0}
+    names = {layer.name for layer in LAYERS} | beyond.keys()
     assert all(set(layer.overlaps) <= names for layer in LAYERS)
+    assert {probe.layer for probe in (*INSIDE, *(probe for probe, _ in TABLE))} <= names | {"doctor"}
     assert len(table().splitlines()) == len(LAYERS)
