@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from runner.errors import RunnerError, ToolchainError
@@ -31,8 +32,9 @@ def parse_graph(text: str) -> tuple[str, ...]:
         count = next(lines, "")
         if not path.startswith("/") or not count.isdigit():
             raise ValueError(f"not a reference graph at {path[:200]!a}")
-        references = [next(lines, "") for _ in range(int(count))]
-        if not all(reference.startswith("/") for reference in references):
+        number = int(count)
+        references = list(islice(lines, min(number, len(text))))  # no more than there can be, whatever it says
+        if len(references) != number or not all(reference.startswith("/") for reference in references):
             raise ValueError(f"{path} has fewer references than it says")
         paths.append(path)
     if not paths or len(set(paths)) != len(paths):

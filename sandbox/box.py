@@ -381,7 +381,7 @@ def member(lines: bytes, name: bytes) -> int:
     for line in lines.split(b"\n")[:-1]:
         rest = line.partition(name)[2].lstrip(b" :\t")
         digits = rest[: len(rest) - len(rest.lstrip(b"0123456789"))]
-        if digits:
+        if 0 < len(digits) < 20:
             return int(digits)
     return -1
 

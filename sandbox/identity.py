@@ -59,7 +59,9 @@ def parse_uid_map(text: str) -> UidMap:
     return UidMap(
         tuple(
             (int(a), int(b), int(c))
-            for a, b, c in (row for row in rows if len(row) == 3 and all(word.isdigit() for word in row))
+            for a, b, c in (
+                row for row in rows if len(row) == 3 and all(word.isdecimal() and len(word) < 20 for word in row)
+            )
         )
     )
 

@@ -88,6 +88,12 @@ def test_words_of_bwrap_have_a_cause_and_a_cure(text: str, id_: str, host: bool)
         assert found.cure
 
 
+def test_a_number_that_no_process_has_is_none() -> None:
+    """A status line whose number is longer than any is passed over: the next one counts."""
+    lines = b'{"exit-code": ' + b"9" * 5000 + b'}\n{"exit-code": 3}\n'
+    assert box.member(lines, b'"exit-code"') == 3
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_can_be_explained(data: bytes) -> None:
     """Whatever stands on stderr, there is an answer or none."""

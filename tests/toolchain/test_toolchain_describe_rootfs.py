@@ -88,7 +88,16 @@ def test_a_stand_in_is_host_and_must_be_one(environment: Environment) -> None:
 
 
 @pytest.mark.parametrize(
-    "graph", ["", "relative\n\n0\n", "/a\n\nx\n", "/a\n\n2\n/b\n", "/a\n\n1\nb\n", "/a\n\n0\n/a\n\n0\n"]
+    "graph",
+    [
+        "",
+        "relative\n\n0\n",
+        "/a\n\nx\n",
+        "/a\n\n2\n/b\n",
+        "/a\n\n1\nb\n",
+        "/a\n\n0\n/a\n\n0\n",
+        f"/a\n\n{10**18}\n/b\n",
+    ],
 )
 def test_a_graph_that_is_none_is_refused(graph: str) -> None:
     """A cut graph, one with a bad count, and one that names a path twice are refused."""
