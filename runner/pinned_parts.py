@@ -13,7 +13,7 @@ from typing import Any
 
 from runner.errors import ToolchainError
 from runner.toolchain_stamp import require_private
-from sandbox.determinism.parts import Parts, find_parts
+from sandbox.determinism.parts import SEARCH, Parts, find_parts
 from sandbox.errors import SandboxUnavailable
 
 FAILED = 125
@@ -30,12 +30,12 @@ def no_parts() -> Parts:
     )
 
 
-def open_parts(cache_root: Path, *, uid: int | None = None) -> Parts:
+def open_parts(cache_root: Path, *, uid: int | None = None, search: str | None = None) -> Parts:
     """Return the parts: the flake's, or those of the cache, made now where they are not there yet.
 
-    Raises: SandboxUnavailable: ``compiler-missing``, ``pinned-build-failed``, ``toolchain-untrusted`` (another user could have changed them).
+    ``search`` is where the compiler is looked for, as PATH is written. Raises: SandboxUnavailable: ``compiler-missing``, ``pinned-build-failed``, ``toolchain-untrusted`` (another user could have changed them).
     """
-    parts = find_parts(cache_root / "determinism")
+    parts = find_parts(cache_root / "determinism", search=search or SEARCH)
     try:
         for path in (parts.attend.parent, parts.attend, parts.clock):
             require_private(path, os.geteuid() if uid is None else uid)

@@ -56,10 +56,10 @@ class Request:
     """How attempts are judged and graded; None leaves them ungraded."""
     require_limits: tuple[str, ...] = ()
     """Limits without which no run starts."""
-    shared_workspace: Path | None = None
     determinism: Any = "free"
     pinned_date: str | None = None
     pinned_seed: str | None = None
+    shared_workspace: Path | None = None
     """A directory of the host that is the workspace of the one run, for debugging (A13)."""
 
 
@@ -67,9 +67,9 @@ def run_batch(request: Request, story: Story) -> int:
     """Run everything that was asked for, and judge and grade what was measured; return the exit code (B11)."""
     jobs = load_jobs(request)
     machine = open_machine(request.environ, request.require_limits)
-    with contextlib.ExitStack() as held:
     if request.determinism == "pinned":
         require_parts(machine)
+    with contextlib.ExitStack() as held:
         if request.shared_workspace is not None:
             jobs = [share(jobs[0], request, machine, held)]
         return _run_jobs(jobs, request, machine, story)
@@ -165,7 +165,6 @@ def _plan_all(jobs: list[Job], machine: Machine) -> list[Plan]:
             plans.append(plan_job(job, tree, machine.toolchain))
     return plans
 
-    from runner.pinned_parts import open_parts
 
 def open_machine(environ: Mapping[str, str], require_limits: tuple[str, ...] = ()) -> Machine:
     """Find what runs need on this machine.
@@ -173,6 +172,7 @@ def open_machine(environ: Mapping[str, str], require_limits: tuple[str, ...] = (
     Raises: SandboxFailure, ToolchainError.
     """
     from runner.attempt import Machine, as_runner_error
+    from runner.pinned_parts import open_parts
     from runner.toolchain import default_cache_root, load_lock, open_agent
     from sandbox.errors import SandboxError
     from sandbox.process import find_host
@@ -187,6 +187,13 @@ def open_machine(environ: Mapping[str, str], require_limits: tuple[str, ...] = (
             toolchain,
             Path(runtime) if runtime else None,
             find_rootfs(),
+            require_limits=require_limits,
+            parts=partial(open_parts, cache_root, search=environ.get("PATH")),
+        )
+    except SandboxError as error:
+        raise as_runner_error(error) from error
+
+
 def require_parts(machine: Machine) -> None:
     """Find or make the C parts of pinned runs, before anything is started. Raises: SandboxFailure."""
     from runner.attempt import as_runner_error
@@ -194,13 +201,6 @@ def require_parts(machine: Machine) -> None:
 
     try:
         machine.parts()
-    except SandboxError as error:
-        raise as_runner_error(error) from error
-
-
-            require_limits=require_limits,
-            parts=partial(open_parts, cache_root),
-        )
     except SandboxError as error:
         raise as_runner_error(error) from error
 
@@ -236,9 +236,6 @@ def load_jobs(request: Request) -> list[Job]:
             contract = contract_of(fixture.simulation, path.parent, fixture.id)
         provider, upstream = make_source(request, fixture.script_name, key)
         for repeat in range(request.repeat):
-                determinism=request.determinism,
-                pinned_date=request.pinned_date,
-                pinned_seed=request.pinned_seed,
             options = PlanOptions(
                 launch=request.launch,
                 mode=request.gate_mode,
@@ -246,6 +243,9 @@ def load_jobs(request: Request) -> list[Job]:
                 repeat=repeat,
                 max_usd=request.max_usd,
                 timeout_s=request.timeout_s,
+                determinism=request.determinism,
+                pinned_date=request.pinned_date,
+                pinned_seed=request.pinned_seed,
                 shared_workspace=request.shared_workspace is not None,
             )
             jobs.append(

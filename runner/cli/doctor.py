@@ -40,18 +40,31 @@ from runner.text import visible
     is_flag=True,
     help="Try instead what a hostile skill would: 78 probes, each with its control (a minute).",
 )
+@click.option(
+    "--pinned",
+    is_flag=True,
+    help="Try instead whether this machine can offer pinned determinism, by doing a run twice (some seconds).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(folder: Path, out: Path | None, cache: Path | None, full: bool, probes: bool, as_json: bool) -> int:
+def command(
+    folder: Path, out: Path | None, cache: Path | None, full: bool, probes: bool, pinned: bool, as_json: bool
+) -> int:
     """Try every thing that a run needs, for real, and say for each that fails why, and what to do.
 
     Nothing is left behind, no model call is made, nothing is paid. Exit status 0 if nothing failed, else 2.
     With ``--probes``: 0 if every probe came to what it must, and every control worked.
     """
     environ = dict(os.environ)  # noqa: TID251 -- commands are where the environment is read
+    if probes and pinned:
+        raise click.UsageError("--probes and --pinned are two examinations; ask for one at a time")
     if probes:
         from runner.cli.probes import try_probes
 
         return try_probes(environ, as_json=as_json)
+    if pinned:
+        from runner.cli.pinned import try_pinned
+
+        return try_pinned({**environ, "HERMEVAL_CACHE": str(cache)} if cache else environ, lines_of, as_json=as_json)
     runtime = environ.get("XDG_RUNTIME_DIR")
     site = Site(
         cache_root=cache or _cache_root(environ),

@@ -78,13 +78,15 @@ def make(home: Path, search: str = SEARCH) -> None:
             code="compiler-missing",
         )
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
+        if not home.parent.is_dir():
+            home.parent.mkdir(parents=True, exist_ok=True)
+            home.parent.chmod(0o755)  # the dropped uid of a root caller has to reach the parts, whatever the umask
         work = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
         try:
             for part, words in OPTIONS.items():
                 compile_part([compiler, *words, "-o", str(work / part)], search)
                 (work / part).chmod(0o755)
-            work.chmod(0o755)  # the dropped uid of a root caller has to reach them, whatever the umask
+            work.chmod(0o755)  # as above
             try:
                 work.rename(home)
             except OSError:
