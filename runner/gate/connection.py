@@ -123,7 +123,8 @@ class Connection(RequestHandler):
         if self._force_close or self._close:
             return
         in_body = self._payload is not None and not self._payload.is_eof()
-        if not in_body:
+        # aiohttp calls this without data to go on after a pause: that is no head, and its deadline would end in the middle of the answer.
+        if data and not in_body:
             self._head += data
             if self._head_timer is None:
                 self._head_timer = self._loop.call_later(HEAD_DEADLINE_S, self._head_late)
@@ -212,8 +213,12 @@ class Connection(RequestHandler):
 
     def _refuse(self, code: str, message: str) -> None:
         self._stop_timer()
-        answer = self._host.unparsed(code, message, bytes(self._head[:MAX_HEAD_BYTES]))
+        under_way = self.outstanding > 0
+        answer = self._host.unparsed(code, message, bytes(self._head[:MAX_HEAD_BYTES]), answered=not under_way)
         self._head.clear()
+        if under_way:  # whatever is written now would stand in the middle of that answer
+            self.close()
+            return
         if self.transport is not None:
             self.transport.write(answer)
         self.force_close()
