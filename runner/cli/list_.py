@@ -16,7 +16,7 @@ from runner.bundle.format import SUFFIX
 from runner.bundle.reader import read_manifest
 from runner.cli.answer import print_answer
 from runner.cli.run import default_out
-from runner.errors import InputMissing, RunnerError
+from runner.errors import BundleCorrupt, InputMissing, RunnerError
 from runner.text import visible
 
 _SUMMARY_FIELDS = ("outcome", "skill_state", "witnesses", "cost_usd")
@@ -53,7 +53,14 @@ def _attempt_paths(directory: Path) -> list[str]:
 
 def _row(path: str) -> dict[str, Any]:
     try:
-        manifest = read_manifest(path)
+        try:
+            manifest = read_manifest(path)
+        except BundleCorrupt:
+            from runner.bundle.version1 import is_version1
+
+            if not is_version1(path):
+                raise
+            return _version1_row(path)
     except RunnerError as error:
         return {
             "id": None,
@@ -73,10 +80,28 @@ def _row(path: str) -> dict[str, Any]:
     }
 
 
+def _version1_row(path: str) -> dict[str, Any]:
+    """Return the row of an attempt of version 1, which says no more than this. Raises: InputMissing, BundleCorrupt."""
+    from runner.bundle.version1 import read_version1
+
+    attempt_id, found = read_version1(path)
+    name = found.fixture.get("id")
+    return {
+        "id": attempt_id,
+        "path": path,
+        "fixture": name if isinstance(name, str) else None,
+        "kind": "worker",
+        "outcome": {"kind": "measured", "code": None},
+        "skill_state": None,
+        "witnesses": None,
+        "cost_usd": found.generation.cost_usd,
+    }
+
+
 def _show(rows: list[dict[str, Any]], directory: Path, *, err: bool) -> None:
     readable = [row for row in rows if "error" not in row]
     if not err and readable:
-        width = max(7, *(len(visible(row["fixture"])) for row in readable))
+        width = max(7, *(len(visible(row["fixture"] or "-")) for row in readable))
         lines = [f"{'id':<12}  {'fixture':<{width}}  {'outcome':<20}  {'skill':<9}  {'USD':<8}  file"]
         lines += [_line(row, width) for row in readable]
         click.echo("\n".join(lines))
@@ -93,7 +118,7 @@ def _line(row: dict[str, Any], width: int) -> str:
     outcome, cost = row["outcome"], row["cost_usd"]
     word = (outcome.get("code") or outcome.get("kind")) if isinstance(outcome, dict) else outcome
     fields = (
-        f"{visible(row['fixture']):<{width}}",
+        f"{visible(row['fixture'] or '-'):<{width}}",
         f"{_word(word):<20}",
         f"{'(judge)' if row['kind'] == 'judge' else _word(row['skill_state']):<9}",
         f"{_word(cost):<8}",

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Where evaluations are written; default: beside each attempt.",
+    help="Where evaluations are written; default: beside each attempt. report finds them with --evaluations DIR.",
 )
 @click.option("--no-save", is_flag=True, help="Write no evaluation.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")

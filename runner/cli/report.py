@@ -34,9 +34,15 @@ _STDOUT = "-"
 @click.command("report", short_help="Show attempts as one self-contained HTML page.")
 @click.argument("paths", nargs=-1, required=True, metavar="ATTEMPT|DIR...")
 @click.option("-o", "--output", "out", metavar="FILE", help="Where the page is written; - for stdout.")
+@click.option(
+    "--evaluations",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Where replay --out put evaluations; they count as later than those beside the attempts.",
+)
 @click.option("--markdown", is_flag=True, help="Write Markdown for a step summary instead; without -o to stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")
-def command(paths: tuple[str, ...], out: str | None, markdown: bool, as_json: bool) -> int:
+def command(paths: tuple[str, ...], out: str | None, evaluations: Path | None, markdown: bool, as_json: bool) -> int:
     """Write one HTML page of an ATTEMPT, of several, or of the attempts that lie directly in DIR.
 
     The page needs nothing else and asks nothing of anywhere. One attempt is shown whole, many are shortened, and the page says so. Exit status 2 where a file
@@ -53,7 +59,7 @@ def command(paths: tuple[str, ...], out: str | None, markdown: bool, as_json: bo
     if target is not None:
         _refuse_attempt(target, files)
     told: list[tuple[Row, str]] = []
-    size = write_to(target, render(files, repeated, told, markdown=markdown))
+    size = write_to(target, render(files, repeated, told, markdown=markdown, evaluations=evaluations))
     bad = [row for row, recheck in told if not row.id or recheck == "broken"]
     exit_code = 2 if bad else 0
     for row in bad:
@@ -92,7 +98,14 @@ def find_attempts(paths: Iterable[str]) -> tuple[list[Path], int]:
     return [file for _, file in sorted(found.values(), key=lambda item: item[0])], repeated
 
 
-def render(files: list[Path], repeated: int, told: list[tuple[Row, str]], *, markdown: bool = False) -> Iterator[str]:
+def render(
+    files: list[Path],
+    repeated: int,
+    told: list[tuple[Row, str]],
+    *,
+    markdown: bool = False,
+    evaluations: Path | None = None,
+) -> Iterator[str]:
     """Yield the report of these attempts; each one's line and whether its stored outcome holds is put into ``told``."""
     from runner.gate.prices import load_prices
     from runner.report.bounds import bounds_for
@@ -105,7 +118,7 @@ def render(files: list[Path], repeated: int, told: list[tuple[Row, str]], *, mar
     def views() -> Iterator[AttemptView]:
         with _progress(len(files)) as step:
             for number, file in enumerate(files, 1):
-                view = view_attempt(file, number, bounds, prices)
+                view = view_attempt(file, number, bounds, prices, evaluations)
                 told.append((view.row, view.recheck))
                 step(number)
                 yield view

@@ -51,11 +51,16 @@ def command(
 
 
 def attempt_file_row(path: Path) -> dict[str, Any]:
-    """Return the row of a saved attempt, recomputed from its parts. Raises: InputMissing, BundleError."""
+    """Return the row of a saved attempt, recomputed from its parts; of version 1, which has none, what it says. Raises: InputMissing, BundleError; FixtureInvalid (version 1)."""
     from runner.assess import assess_attempt, stored_row
     from runner.bundle.reader import open_attempt
+    from runner.bundle.version1 import is_version1
     from runner.grade.judge_saved import is_judge, judge_row
 
+    if is_version1(path):
+        from runner.grade.subject import load_subject
+
+        return dict(load_subject(path).row)
     attempt = open_attempt(path)
     if is_judge(attempt.manifest.summary):
         return judge_row(attempt, str(path))

@@ -148,9 +148,12 @@ def evaluation_paths(attempt_path: Path, directory: Path | None = None) -> tuple
     return tuple(path for _, path in _in_order(folder, stem))
 
 
-def read_evaluations(attempt_path: Path, attempt_id: str) -> Iterator[dict[str, Any]]:
-    """Yield the evaluations that lie beside an attempt and name it, the earliest first; files that are none are passed over."""
-    for path in evaluation_paths(attempt_path):
+def read_evaluations(attempt_path: Path, attempt_id: str, also: Path | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the evaluations that lie beside an attempt and name it, the earliest first, then those in ``also`` (``replay --out``); files that are none are passed over."""
+    folders = [attempt_path.parent]
+    if also is not None and not _same(also, attempt_path.parent):
+        folders.append(also)
+    for path in (path for folder in folders for path in evaluation_paths(attempt_path, folder)):
         try:
             if path.stat().st_size > MAX_BYTES:
                 continue
@@ -159,6 +162,13 @@ def read_evaluations(attempt_path: Path, attempt_id: str) -> Iterator[dict[str, 
             continue
         if isinstance(value, dict) and value.get("format") == FORMAT and value.get("attempt") == attempt_id:
             yield value
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def _publish(whole: WholeFile, folder: Path, stem: str) -> Path:

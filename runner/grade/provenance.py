@@ -71,7 +71,10 @@ def check_records(attempt: Attempt) -> tuple[Literal["held", "broken", "unknown"
 
 
 def check_trace(attempt: Attempt) -> tuple[Literal["held", "broken", "unknown"], str]:
-    """Return what ``verify`` says of the tool trace: whether the calls that it tells of, made again on the contract, give it, byte for byte. Raises: BundleCorrupt."""
+    """Return what ``verify`` says of the tool trace: whether the calls that it tells of, made again on the contract, give it, byte for byte.
+
+    It shows a trace that cannot be; a last call that changed nothing and is left out is seen by ``reproduce`` only. Raises: BundleCorrupt.
+    """
     from pydantic import ValidationError
 
     from runner.simulate.compare import recomputed_part

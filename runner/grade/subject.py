@@ -256,6 +256,12 @@ def _bare_row(attempt_id: str, path: Path, fixture: str, output: str, cost_usd: 
         "cost_usd": cost_usd,
         "output": output,
         "unscored_output": None,
+        "skills_invoked": None,
+        "skill_call_inputs": None,
+        "unparsed_lines": None,
+        "events_seen": None,
+        "last_event_type": None,
+        "notes": ["an attempt of version 1: what its exchanges and its transcript would show is not known"],
         "duration_s": None,
         "toolchain": {"claude": None, "node": None, "promptfoo": None},
     }

@@ -61,12 +61,17 @@ class _Verdict:
     hint: str
 
 
-def view_attempt(path: Path, number: int, bounds: Bounds, prices: PriceTable) -> AttemptView:
-    """Return what a page shows of the attempt in ``path``; of a file that cannot be read, that and why. ``number`` is its place on the page."""
+def view_attempt(
+    path: Path, number: int, bounds: Bounds, prices: PriceTable, evaluations: Path | None = None
+) -> AttemptView:
+    """Return what a page shows of the attempt in ``path``; of a file that cannot be read, that and why. ``number`` is its place on the page.
+
+    ``evaluations`` is a directory that holds further evaluations, later than those beside the attempt.
+    """
     try:
-        if path.is_file() and is_version1(path):  # a pipe would be waited for
-            return view_version1(path, number, bounds)
-        return _view(_open(path, bounds), number, bounds, prices)
+        if is_version1(path):
+            return view_version1(path, number, bounds, evaluations)
+        return _view(_open(path, bounds, evaluations), number, bounds, prices)
     except RunnerError as error:
         return unreadable(path, number, bounds, error)
 
@@ -79,7 +84,7 @@ def unreadable(path: Path, number: int, bounds: Bounds, error: RunnerError) -> A
     return AttemptView(row, bounds.level, excerpt(message, bounds.reason_chars), error.hint, "unknown")
 
 
-def _open(path: Path, bounds: Bounds) -> Opened:
+def _open(path: Path, bounds: Bounds, evaluations: Path | None) -> Opened:
     attempt = open_attempt(path)
     plan: RunPlan
     if is_judge(attempt.manifest.summary):
@@ -98,7 +103,7 @@ def _open(path: Path, bounds: Bounds) -> Opened:
         row=stored_row(attempt, assessment, path.name),
         rubric=rubric,
         control=stored_control(attempt),
-        saved=find_evaluations(path, attempt.id, rubric, bounds),
+        saved=find_evaluations(path, attempt.id, rubric, bounds, evaluations),
     )
 
 

@@ -57,11 +57,13 @@ class Saved:
     """Of the earlier evaluations: which, and the verdict."""
 
 
-def find_evaluations(path: Path, attempt_id: str, texts: Mapping[str, str], bounds: Bounds) -> Saved:
-    """Return the evaluations of the attempt in ``path``. ``texts`` gives its criteria's own words."""
+def find_evaluations(
+    path: Path, attempt_id: str, texts: Mapping[str, str], bounds: Bounds, also: Path | None = None
+) -> Saved:
+    """Return the evaluations of the attempt in ``path``, beside it and then in ``also``. ``texts`` gives its criteria's own words."""
     latest: Mapping[str, Any] | None = None
     verdicts: list[str] = []
-    for document in read_evaluations(path, attempt_id):
+    for document in read_evaluations(path, attempt_id, also):
         latest = document
         verdicts.append(text_of(document.get("verdict")) or "none")
     if latest is None:

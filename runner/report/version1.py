@@ -19,7 +19,7 @@ from runner.report.view import AttemptView, ControlView, Facts, Word
 _MESSAGE = "an attempt of version 1: its outcome was not recorded"
 
 
-def view_version1(path: Path, number: int, bounds: Bounds) -> AttemptView:
+def view_version1(path: Path, number: int, bounds: Bounds, also: Path | None = None) -> AttemptView:
     """Return what a page shows of an attempt of version 1. Raises: InputMissing, BundleCorrupt."""
     attempt_id, found = read_version1(path)
     rows = found.fixture.get("rubric")
@@ -28,7 +28,7 @@ def view_version1(path: Path, number: int, bounds: Bounds) -> AttemptView:
         for row in (rows if isinstance(rows, list) else ())
         if isinstance(row, dict)
     }
-    saved = find_evaluations(path, attempt_id, texts, bounds)
+    saved = find_evaluations(path, attempt_id, texts, bounds, also)
     evaluation = saved.latest
     word: Word = "measured" if evaluation is None else evaluation.verdict
     code, message, hint = (

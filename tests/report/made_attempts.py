@@ -128,8 +128,8 @@ class Workshop:
         )
         return save(evidence, self.directory, real_key=None).path
 
-    def evaluate(self, path: Path, **changes: Any) -> Path:
-        """Write an evaluation beside an attempt."""
+    def evaluate(self, path: Path, directory: Path | None = None, **changes: Any) -> Path:
+        """Write an evaluation beside an attempt, or into ``directory``."""
         attempt = open_attempt(path)
         inputs = Inputs(
             output_sha256="0" * 64,
@@ -153,7 +153,7 @@ class Workshop:
             "effort": Effort(turns=2, requests=2, tool_calls=1, cost_usd=0.0008, duration_s=1.2),
             **changes,
         }
-        return save_evaluation(Evaluation(**fields), path)
+        return save_evaluation(Evaluation(**fields), path, directory)
 
     def failing(self, path: Path, reason: str = "the role is gone") -> Path:
         """Write an evaluation that fails on one check."""

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from runner.cli import run_command
 from runner.cli.report import command, write_to
 from runner.errors import RunnerError
+from runner.grade.answers import CheckResult
 from tests.report.made_attempts import Workshop
 from tests.report.page_reader import Page
 
@@ -42,6 +43,22 @@ def report(*arguments: str | Path) -> Done:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         return Done(code, streams[0].getvalue().decode(), streams[1].getvalue().decode())
+
+
+def test_evaluations_of_another_directory_are_found_where_it_is_named(workshop: Workshop, tmp_path: Path) -> None:
+    """What ``replay --out DIR`` wrote is shown with ``--evaluations DIR``, as later than what lies beside; an unknown directory is a usage error."""
+    path, elsewhere, page = workshop.attempt(), tmp_path / "evaluations", tmp_path / "page.html"
+    elsewhere.mkdir()
+    workshop.evaluate(path, elsewhere, verdict="fail", checks=(CheckResult("role-preserved", False, "it is gone"),))
+
+    def verdict(*options: str | Path) -> str | None:
+        return str(report(path, "-o", page, "--json", *options).answer["attempts"][0]["verdict"])
+
+    assert [verdict(), verdict("--evaluations", elsewhere)] == ["None", "fail"]
+    workshop.evaluate(path)
+    assert [verdict(), verdict("--evaluations", elsewhere)] == ["pass", "fail"]
+    assert verdict("--evaluations", path.parent) == "pass"
+    assert report(path, "-o", page, "--evaluations", tmp_path / "none").code == 2
 
 
 def test_one_attempt_is_written_whole(workshop: Workshop) -> None:
