@@ -8,6 +8,7 @@ runs. No rule is ever widened here. Exit 0 same, 1 compared and different, 2 cou
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -330,12 +331,18 @@ def _concluded(assessment: Assessment, run: RunFacts) -> Any:
 
 
 def _drift(attempt: Attempt) -> tuple[str, ...]:
+    """Return what is another here than where the attempt was recorded, and is no claim (V6 of facts/replay.md §2)."""
     from runner.attempt import rootfs_record
 
     sandbox: Any = attempt.json("sandbox.json")
     old = sandbox.get("rootfs") if isinstance(sandbox, dict) else None
     found = first_difference(old, rootfs_record())
-    return () if found is None else (f"root file system: {found}",)
+    drift = () if found is None else (f"root file system: {found}",)
+    observed, here = attempt.json("observations.json"), os.uname()
+    if isinstance(observed, dict):
+        pairs = (("kernel", observed.get("kernel"), here.release), ("machine", observed.get("machine"), here.machine))
+        drift += tuple(f"{name}: recorded {was}, here {now}" for name, was, now in pairs if was not in (None, now))
+    return drift
 
 
 def _tool(record: Any) -> str:

@@ -129,6 +129,8 @@ def rows(given: dict[str, Attempt], tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("altered")
     paths = {name: change.make(given, folder / name) for name, change in CHANGES.items()}
     paths |= {f"whole-{name}": attempt.path for name, attempt in given.items()}
+    elsewhere = edit_json(given["retried"], "observations.json", lambda seen: seen.update(kernel="5.0-elsewhere"))
+    paths["elsewhere"] = rewrite(given["retried"], folder / "elsewhere", parts=elsewhere)
     answer = Place(folder, folder).hermeval("reproduce", "--json", *map(str, paths.values()))
     assert answer.code == 2
     found = {row["path"]: row for row in answer.object["results"]}
@@ -153,3 +155,11 @@ def test_what_was_not_altered_is_a_match(name: str, rows: dict[str, dict[str, An
     row = rows[f"whole-{name}"]
     assert row["verdict"] in ("exact", "normalised")
     assert row["claims"]["requests"] == row["verdict"]
+    assert row["drift"] == []
+
+
+def test_another_kernel_is_drift_and_no_difference(rows: dict[str, dict[str, Any]]) -> None:
+    """An attempt that was recorded on another kernel is a match, and says so apart."""
+    row = rows["elsewhere"]
+    assert row["verdict"] in ("exact", "normalised")
+    assert [drift.partition(",")[0] for drift in row["drift"]] == ["kernel: recorded 5.0-elsewhere"]
