@@ -57,6 +57,12 @@ class ServingThread:
         """Keep a fault; the first one stays."""
         self.failure = self.failure or error
 
+    def give_up(self, error: BaseException) -> None:
+        """Fail and end by itself; called in the thread."""
+        self.fail(error)
+        if self._stop is not None:
+            self._stop.set()
+
     def close(self) -> bool:
         """Stop serving; returns whether the thread has ended (or never begun)."""
         with self._lock:
