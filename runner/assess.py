@@ -131,7 +131,8 @@ def ending_refusal(exchanges: Iterable[Exchange], transcript: Transcript) -> tup
 def _run_row(
     plan: RunPlan, exchanges: Iterable[Exchange], gate: GateFacts, toolchain: Mapping[str, Any]
 ) -> dict[str, Any]:
-    agent = toolchain.get("agent", {})
+    found = toolchain.get("agent")
+    agent: Mapping[str, Any] = found if isinstance(found, dict) else {}
     worker = plan if isinstance(plan, Plan) else None
     return {
         **plan.told(),
@@ -275,11 +276,9 @@ def kept_row(attempt_id: str, path: str, assessment: Assessment, duration_us: in
 
 def stored_plan(attempt: Attempt) -> Plan:
     """Return an attempt's plan. Raises: BundleCorrupt."""
-    from pydantic import ValidationError
-
     try:
-        return Plan.model_validate_json(attempt.part("plan.json"))
-    except ValidationError as error:
+        return Plan.read(attempt.part("plan.json"))
+    except ValueError as error:
         raise BundleCorrupt("the plan is not one of this release", where="part plan.json") from error
 
 

@@ -136,6 +136,16 @@ class RunPlan(Value):
             raise ValueError("a pinned plan, and no other, says what is pinned")
         return self
 
+    @classmethod
+    def read(cls, part: bytes) -> Self:
+        """Return a stored plan.
+
+        Raises: ValueError where it is none of this release, or holds a value that canonical JSON cannot (whoever wrote it has not frozen it).
+        """
+        plan = cls.model_validate_json(part)
+        plan.canonical()
+        return plan
+
     def as_json(self) -> dict[str, JsonValue]:
         """Return the plan as a JSON value."""
         value: dict[str, JsonValue] = self.model_dump(mode="json")

@@ -151,11 +151,9 @@ def _with_judgement(assessment: Assessment, outcome: Outcome, judgement: Judgeme
 
 def stored_judge_plan(attempt: Attempt) -> JudgePlan:
     """Return a judge attempt's plan. Raises: BundleCorrupt."""
-    from pydantic import ValidationError
-
     try:
-        return JudgePlan.model_validate_json(attempt.part("plan.json"))
-    except ValidationError as error:
+        return JudgePlan.read(attempt.part("plan.json"))
+    except ValueError as error:
         raise BundleCorrupt("the plan is not a judge's of this release", where="part plan.json") from error
 
 

@@ -72,6 +72,13 @@ def edited(name: str, change: Callable[[Any], object]) -> Callable[[Remade], Pat
     return make
 
 
+def fractional(remade: Remade) -> Path:
+    """A plan that no canonical JSON can hold, in a place that the schema leaves open."""
+    value: Any = parse_canonical(open_attempt(remade.base).part("plan.json"))
+    value["sandbox"]["uid"] = 1000.5
+    return remade(parts={"plan.json": json.dumps(value).encode()})
+
+
 EDITS: dict[str, tuple[Callable[[Remade], Path], str]] = {
     "the exchanges are gone": (lambda remade: remade(keep_exchanges=False), "evidence.json"),
     "the output": (lambda remade: remade(parts={"output.txt": b"auditor: operator"}), "output.txt"),
@@ -85,6 +92,8 @@ EDITS: dict[str, tuple[Callable[[Remade], Path], str]] = {
         edited("evidence.json", lambda value: value["concluded"].update(skill_state="absent")),
         "evidence.json",
     ),
+    "a plan with a fraction": (fractional, "plan.json"),
+    "a list of tools": (edited("toolchain.json", lambda value: value.update(agent=["claude"])), "toolchain.json"),
     "the tools": (edited("toolchain.json", lambda value: value.update(system="other-linux")), "toolchain.json"),
     "the skill tree's digest": (
         edited("skill-tree.json", lambda value: value.update(digest="0" * 64)),
