@@ -337,7 +337,7 @@ def _drift(attempt: Attempt) -> tuple[str, ...]:
     sandbox: Any = attempt.json("sandbox.json")
     old = sandbox.get("rootfs") if isinstance(sandbox, dict) else None
     found = first_difference(old, rootfs_record())
-    drift = () if found is None else (f"root file system: {found}",)
+    drift: tuple[str, ...] = () if found is None else (f"root file system: {found}",)
     observed, here = attempt.json("observations.json"), os.uname()
     if isinstance(observed, dict):
         pairs = (("kernel", observed.get("kernel"), here.release), ("machine", observed.get("machine"), here.machine))
