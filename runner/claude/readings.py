@@ -75,7 +75,7 @@ def read_result(event: Event) -> Result:
         structured_output=event.structured_output,
         local_command=event.local_command,
         origin_notification=kind == "task-notification",
-        cost_usd=_number(cost),
+        cost_usd=_amount(cost),
         num_turns=turns if isinstance(turns, int) and not isinstance(turns, bool) else None,
         usage=read_usage(event.usage),
         errors=tuple(_text(error) for error in _list(event.errors)[:_MAX_ITEMS]),
@@ -219,6 +219,12 @@ def _text(value: Any) -> str:
     if isinstance(value, dict | list):
         return json.dumps(bounded_json(value))[:_MAX_TEXT]
     return str(value)[:_MAX_TEXT]
+
+
+def _amount(value: Any) -> float | None:
+    """Return an amount of money; nobody was ever paid for a run."""
+    number = _number(value)
+    return number if number is None or number >= 0 else None
 
 
 def _number(value: Any) -> float | None:

@@ -183,6 +183,7 @@ def test_cost_is_read_as_a_finite_number_only(say: Any) -> None:
     for cost in ("1", True, None, [1]):
         assert say.parse(say.result(total_cost_usd=0.5), say.result(total_cost_usd=cost)).cost_usd == 0.5
     assert say.parse(b'{"type": "result", "total_cost_usd": 1e999}\n').cost_usd is None
+    assert say.parse(say.result(total_cost_usd=-1)).cost_usd is None
     assert say.parse(b'{"type": "result", "total_cost_usd": ' + b"9" * 400 + b"}\n").cost_usd is None
 
 
