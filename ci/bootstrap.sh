@@ -63,6 +63,15 @@ need_program() { # PROGRAM PACKAGE
   fi
 }
 
+need_compiler() { # for the C parts of pinned runs (sandbox/determinism): for tests; a run that needs them says itself what is missing
+  printf '#include <%s>\n' linux/seccomp.h pthread.h | cc -fsyntax-only -x c - 2>/dev/null && return 0
+  if [ "$EUID" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+    apt_install gcc libc6-dev
+  else
+    die program-missing "there is no C compiler with the C library's headers, and only root can install one." "ask an administrator for: apt-get install gcc libc6-dev"
+  fi
+}
+
 find_python() {
   local candidate
   for candidate in "${HERMEVAL_PYTHON:-}" /usr/bin/python3 python3; do

@@ -10,6 +10,7 @@ need_program nix nix-bin
 need_program git git
 need_program npm npm
 need_program bwrap bubblewrap
+need_compiler
 need_program ssh-keygen openssh-client
 if ! compgen -G '/usr/share/python-wheels/pip-*.whl' >/dev/null; then
   if [ "$EUID" -eq 0 ]; then apt_install python3-venv; else die program-missing "Debian's pip wheel is not installed." "ask an administrator for: apt-get install python3-venv"; fi

@@ -9,6 +9,7 @@
   "diffutils"
   "findutils"
   "gawk"
+  "gcc"
   "gitMinimal"
   "glibc"
   "gnugrep"

@@ -89,6 +89,11 @@ in
     ${judge} $TMPDIR/probes.json probes 8,76
   '';
 
+  # Clock, random bytes and kernel can be pinned here too: a run done twice makes the same requests.
+  pinned = check "pinned" { } ''
+    ${hermeval} doctor --pinned
+  '';
+
   # A machine whose builds can make no namespace: replay goes on, because Nix's sandbox is proved around it, and says so; reproduce and doctor fail, with cause and cure.
   without-namespaces = check "without-namespaces" { } ''
     deny="${python.program} -I ${./deny_namespaces.py}"

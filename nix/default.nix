@@ -53,6 +53,7 @@ in
     wheels = s.python.runtime.wheels;
     wheels-test = s.python.test.wheels;
     rootfs = s.rootfs.description;
+    determinism = s.program.determinism;
   });
 
   apps = eachSystem (s: import ./apps.nix s);

@@ -1,7 +1,7 @@
 """Judge the JSON answer of a command against what is wanted: used by the flake's checks, on the pinned interpreter alone.
 
 judge_answer.py ANSWER run                    a scripted run was measured and passed, its skill proved by both witnesses
-judge_answer.py ANSWER replay VERDICT         one attempt was regraded to this verdict; ``null`` for one that has no output to grade, which is refused as such
+judge_answer.py ANSWER replay VERDICT         one attempt was regraded to this verdict; ``null`` for one that has no output to grade or is never scored, which is refused as such
 judge_answer.py ANSWER reproduce WORD[,WORD]  one attempt was run again and came out as one of these words
 judge_answer.py ANSWER bare VERDICT           as replay, and graded without a namespace of its own
 judge_answer.py ANSWER probes NUMBER[,NUMBER] every probe held but these, which make set-id files: Nix's filter of system calls forbids that, and they must say so
@@ -28,7 +28,7 @@ def main(path: str, command: str, *wanted: str) -> str | None:
             )
         case "replay" if wanted == ("null",):
             found = [row["verdict"], row["outcome"]["code"]]
-            right = found == ["error", "integrity"]
+            right = found in (["error", "integrity"], ["error", "never-scored"])
         case "bare":
             found = [row["verdict"], row.get("inner")]
             right = found == [wanted[0], "none"]

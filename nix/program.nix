@@ -15,6 +15,7 @@ let
     "fixtures"
     "ci"
   ];
+  determinism = import ./determinism.nix { inherit pkgs; };
   pins = pkgs.runCommand "hermeval-pins.json" {
     passAsFile = [ "content" ];
     content = builtins.toJSON {
@@ -33,6 +34,7 @@ let
       loader = "${pkgs.glibc}/lib/${rootfs.loaderName}";
       libraries = rootfs.libraries;
       rootfs = "${rootfs.description}";
+      determinism = "${determinism}";
     };
   } "cp $contentPath $out";
 
@@ -89,6 +91,7 @@ in
 {
   inherit
     hermeval
+    determinism
     pins
     ruff
     formatter

@@ -16,7 +16,9 @@ from sandbox.errors import SandboxUnavailable
 
 FILE = Path(__file__).resolve().parent / "toolchain" / "pins.json"
 _MAX_BYTES = 1 << 16
-_FIELDS = frozenset({"schema_version", "system", "store", "trees", "programs", "libraries", "loader", "rootfs"})
+_FIELDS = frozenset(
+    {"schema_version", "system", "store", "trees", "programs", "libraries", "loader", "rootfs", "determinism"}
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Pins:
     """Where the libraries of such programs lie; the first directory is the one in which that loader looks by itself."""
     rootfs: Path
     """The description of the read-only system."""
+    determinism: Path
+    """The directory of the two C parts of pinned runs (sandbox/determinism)."""
 
 
 def read_pins(path: Path = FILE) -> Pins | None:
@@ -91,6 +95,7 @@ def parse_pins(data: bytes) -> Pins:
         loader=Path(_path(found["loader"])),
         libraries=tuple(_path(directory) for directory in libraries),
         rootfs=Path(_path(found["rootfs"])),
+        determinism=Path(_path(found["determinism"])),
     )
 
 

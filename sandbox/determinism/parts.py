@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.errors import SandboxUnavailable
+from sandbox.pinned import read_pins
 
 COMPILERS: Final = ("cc", "gcc", "clang")
 SEARCH: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -46,10 +47,13 @@ class Parts:
 
 
 def find_parts(shelf: Path, *, search: str = SEARCH) -> Parts:
-    """Return the parts that lie below ``shelf``, made now where they are not there yet.
+    """Return the parts: the flake's where this program comes from it, else those that lie below ``shelf``, made now where they are not there yet.
 
     Raises: SandboxUnavailable: ``compiler-missing``, ``pinned-build-failed``.
     """
+    pins = read_pins()
+    if pins is not None:
+        return Parts.of(pins.determinism)
     home = shelf / digest()
     parts = Parts.of(home)
     if not (parts.attend.is_file() and parts.clock.is_file()):
@@ -98,7 +102,7 @@ def make(home: Path, search: str = SEARCH) -> None:
         raise SandboxUnavailable(
             f"the programs of pinned runs cannot be kept: {error.strerror}",
             where=str(home),
-            hint="make that directory writable, or choose another cache with HERMEVAL_CACHE",
+            hint="let its owner run hermeval doctor --pinned once, or choose another cache with HERMEVAL_CACHE",
             code="pinned-build-failed",
         ) from error
 

@@ -51,6 +51,7 @@
           diffutils = link "diffutils" [ "cmp" "diff" ];
           findutils = link "findutils" [ "find" "xargs" ];
           gawk = link "gawk" [ "awk" ];
+          gcc = link "gcc" [ "as" "cc" "gcc" "ld" ];
           gitMinimal = link "git" [ "git" ];
           glibc = base "glibc" ''
             mkdir -p $out/lib

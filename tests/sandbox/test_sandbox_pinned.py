@@ -26,10 +26,15 @@ PINS: dict[str, Any] = {
     "system": "x86_64-linux",
     "store": STORE,
     "trees": {"agent": f"{STORE}/a", "grader": f"{STORE}/g"},
-    "programs": {"bwrap": f"{STORE}/b/bin/bwrap", "python": f"{STORE}/p/bin/python3", "ssh_keygen": f"{STORE}/s/bin/ssh-keygen"},
+    "programs": {
+        "bwrap": f"{STORE}/b/bin/bwrap",
+        "python": f"{STORE}/p/bin/python3",
+        "ssh_keygen": f"{STORE}/s/bin/ssh-keygen",
+    },
     "loader": f"{STORE}/c/lib/ld.so",
     "libraries": [f"{STORE}/c/lib"],
     "rootfs": f"{STORE}/r",
+    "determinism": f"{STORE}/d",
 }
 
 
@@ -64,6 +69,7 @@ def test_pins_are_read_whole(tmp_path: Path) -> None:
     assert isinstance(pins, Pins)
     assert (pins.trees["agent"], pins.programs.bwrap) == (Path(f"{STORE}/a"), Path(f"{STORE}/b/bin/bwrap"))
     assert pins.libraries == (f"{STORE}/c/lib",)
+    assert pins.determinism == Path(f"{STORE}/d")
 
 
 @pytest.mark.parametrize(
@@ -80,6 +86,7 @@ def test_pins_are_read_whole(tmp_path: Path) -> None:
         {"libraries": "/lib"},
         {"loader": 1},
         {"rootfs": "/r/"},
+        {"determinism": None},
         {"store": ""},
         {"system": None},
     ],

@@ -42,6 +42,7 @@ class Package:
             "loader": "/lib64/loader",
             "libraries": ["/lib"],
             "rootfs": str(nowhere),
+            "determinism": str(nowhere),
         }
         (self.lock_path.parent / FILE.name).write_text(json.dumps(pins))
 
