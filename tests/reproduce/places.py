@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from runner.pinned_parts import open_parts
 from tests.run.installed import CACHE, find_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +53,7 @@ class Place:
         self.checkout = ROOT
         self.prefix: tuple[str, ...] = ()
         self.options: tuple[str, ...] = ()
+        open_parts(CACHE, search=os.environ.get("PATH"))  # another user may read the cache and not write to it
         kept = {name: os.environ[name] for name in _HERE if name in os.environ}
         self.env = {**kept, "HERMEVAL_CACHE": str(CACHE), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
 
@@ -107,7 +109,17 @@ def other_zone(place: Place) -> None:
     place.env |= {"TZ": "Pacific/Kiritimati", "LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8", "LANGUAGE": "tr"}
 
 
-PLACES: dict[str, Callable[[Place], None]] = {"path": other_path, "user": other_user, "zone": other_zone}
+def other_date(place: Place) -> None:
+    """(d) Another date: a clock preloaded inside is a thousand days on. What ran pinned has its own date."""
+    place.options = ("--shift-date", "86400000")
+
+
+PLACES: dict[str, Callable[[Place], None]] = {
+    "path": other_path,
+    "user": other_user,
+    "zone": other_zone,
+    "date": other_date,
+}
 """The places by the name that the soak takes; ``nix`` is beside them, since a build is no process of ours."""
 
 _GAVE = re.compile(r"^reproduce-(?P<name>[\w-]+)> reproduce gave \[\"(?P<word>\w+)\"\]$", re.MULTILINE)
