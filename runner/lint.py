@@ -14,7 +14,14 @@ from dataclasses import dataclass
 
 from runner.envelope import Fixture
 from runner.errors import SkillTreeInvalid
+from runner.skill_text import JS_BLANKS
 from runner.skills import SkillTree, SkillUnit
+
+_BLANKS = rf"(?:(?!\n)[{JS_BLANKS}])"
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Control characters, marks of direction, and what has no width; not the joiners that scripts and emoji need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,13 @@ def _skill(unit: SkillUnit) -> Iterator[tuple[str, str]]:
         )
     if "�" in text.body:
         yield "not-utf-8", "the body holds bytes that are not UTF-8; the model sees U+FFFD in their place"
+    hidden = _HIDDEN.search(text.body)
+    if hidden:
+        line = text.body[: hidden.start()].count("\n") + 1
+        yield (
+            "hidden-characters",
+            f"line {line} of the body holds U+{ord(hidden[0]):04X}, which people do not see and the model does",
+        )
     for command in text.commands:
         yield "runs-command", f"the CLI runs this shell command when it loads the skill: {command}"
     if text.forks:
@@ -145,25 +159,35 @@ def _skill(unit: SkillUnit) -> Iterator[tuple[str, str]]:
 def _front_matter(unit: SkillUnit) -> Iterator[tuple[str, str]]:
     text = unit.text
     shown = unit.raw.decode("utf-8", "replace").removeprefix("\ufeff")
-    if re.match(r"---[ \t]+\r?\n", shown):
-        yield "blanks-after-dashes", "blanks stand after the first ---"
+    first = re.match(rf"---({_BLANKS}+?)\r?\n", shown)
+    if first and first[1] != "\r":
+        yield "blanks-after-dashes", f"blanks stand after the first --- ({_bytes(first[1])})"
     closing = shown[shown.index(text.front) + len(text.front) :] if text.front else ""
-    if re.match(r"---[ \t]+(?:\r?\n|\Z)", closing):
-        yield "blanks-after-dashes", "blanks stand after the closing ---"
+    last = re.match(rf"---({_BLANKS}+?)(?:\r?\n|\Z)", closing)
+    if last and last[1] != "\r":
+        yield "blanks-after-dashes", f"blanks stand after the closing --- ({_bytes(last[1])})"
     if text.state == "unclosed":
         yield "front-matter-unclosed", "the front matter is not closed by ---; the model sees it as text"
     elif text.state == "none":
-        late = re.match(r"\s+---[ \t]*\r?\n", shown) is not None
-        yield (
-            "no-front-matter",
-            "there is none, because the file does not begin with ---" if late else "there is no front matter",
-        )
+        late = re.match(r"([^\w#<>`*-]{1,64})---[ \t]*\r?\n", shown)
+        why = "there is no front matter"
+        if late:
+            why = f"there is none, because the file does not begin with --- but with {_bytes(late[1])}"
+        yield "no-front-matter", why
     elif text.state == "repaired":
         yield "front-matter-broken", f"it is no YAML ({text.problem}); the CLI mends it as it sees fit"
+    keys = re.findall(r"^([A-Za-z][\w-]*)[ \t]*:", text.front, re.MULTILINE)
+    for key in sorted({key for key in keys if keys.count(key) > 1}):
+        yield "front-matter-twice", f"the key {key!r} stands there twice; which one counts is the CLI's choice"
     if text.front and not text.front.endswith("\n"):
         yield "front-matter-cut", "a --- that does not stand at the start of a line closes it"
     elif re.match(r"---\S", closing):
         yield "front-matter-cut", "text follows on the line of the closing ---; it is part of the body"
+
+
+def _bytes(text: str) -> str:
+    """Return characters as the bytes that an editor finds: ``bytes E2 80 8B``."""
+    return f"bytes {text.encode('utf-8').hex(' ').upper()}"
 
 
 def _shared_names(tree: SkillTree, unit: SkillUnit) -> Iterator[Finding]:

@@ -52,6 +52,11 @@ def test_good_skill_has_no_finding(tmp_path: Path) -> None:
         (GOOD.replace("\n", "\r\n"), "crlf"),
         (GOOD.replace("---\nname", "--- \nname"), "blanks-after-dashes"),
         (GOOD.replace("thing.\n---\n", "thing.\n---\t\n"), "blanks-after-dashes"),
+        (GOOD.replace("---\nname", "---\u00a0\nname"), "blanks-after-dashes"),
+        ("\u200b" + GOOD, "no-front-matter"),
+        (GOOD.replace("name: one\n", "name: one\nname: two\n"), "front-matter-twice"),
+        (GOOD + "Do \u202ethis.\n", "hidden-characters"),
+        (GOOD + "Do\0 this.\n", "hidden-characters"),
         (GOOD.replace("thing.\n---\n", "thing.\n"), "front-matter-unclosed"),
         ("# One\n", "no-front-matter"),
         ("\n" + GOOD, "no-front-matter"),
@@ -69,6 +74,22 @@ def test_good_skill_has_no_finding(tmp_path: Path) -> None:
 def test_each_finding_is_made(skill: bytes | str, code: str, tmp_path: Path) -> None:
     """Each trap in a SKILL.md is named by its code."""
     assert code in codes(tmp_path, skill)
+
+
+def test_the_bytes_at_fault_are_named(tmp_path: Path) -> None:
+    """Whoever edits the file is told which bytes to look for; CR LF alone is no blank, and joiners and tabs are no hidden characters (the controls)."""
+    told = {
+        "\u200b" + GOOD: "E2 80 8B",
+        "\n" + GOOD: "bytes 0A",
+        GOOD.replace("---\nname", "---\u00a0 \nname"): "C2 A0 20",
+        GOOD.replace("thing.\n---\n", "thing.\n---\t\n"): "bytes 09",
+        GOOD + "x\u2066": "U+2066",
+    }
+    for number, (skill, words) in enumerate(told.items()):
+        messages = [finding.message for finding in lint(tree_of(tmp_path / str(number), {"one/SKILL.md": skill}))]
+        assert any(words in message for message in messages), (words, messages)
+    assert codes(tmp_path / "crlf", GOOD.replace("\n", "\r\n")) == {"crlf"}
+    assert codes(tmp_path / "joiners", GOOD + "\tfamily \U0001f468\u200d\U0001f469\n") == set()
 
 
 def test_list_body_is_no_cut(tmp_path: Path) -> None:
