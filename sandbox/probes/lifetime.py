@@ -204,12 +204,3 @@ def stopped(site: Site) -> Seen:
     """A stopped one meets the wall clock, a killed one has that for a status; neither is an honest end."""
     stop = shell(site, "sh -c 'kill -STOP $PPID'; sleep 0.1", wall_s=0.7)[0].reason
     return Seen({"SIGSTOP": f"={stop}", "SIGKILL": f"={shell(site, 'kill -9 $$')[0].exit_status}"}, works(site))
-
-
-@probe(61, "The runner gets a signal", "absent", "supervisor", dict.fromkeys(("SIGINT", "SIGTERM", "SIGHUP"), ("=0",)))
-def signalled(_: Site) -> Seen:
-    """Nothing of the sandbox is left, whichever it is; the command's own statuses are tried by tests/run."""
-    found, before = {}, 0
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        found[number.name], before = killed("release", b"up", 100, number)
-    return Seen(found, {"it ran": f"={before}" if before > 1 else "no"})

@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from sandbox import procfs
@@ -21,7 +22,7 @@ from sandbox.probes.table import Seen
 from sandbox.probes.trying import Site, attempt, probe, python, run, shell, spec_of, works
 from sandbox.process import Supervisor, supervise
 from sandbox.running import start
-from sandbox.spec import Directory, Mount, RoBind
+from sandbox.spec import Directory, File, Mount, Proc, RoBind, Symlink
 from sandbox.view import HOME, TMP, WORKSPACE
 
 
@@ -219,27 +220,58 @@ def earlier_run(site: Site) -> Seen:
     )
 
 
-@probe(
-    77,
-    "Paths that would be options",
-    "refused",
-    "checked-description",
-    dict.fromkeys(("NUL", "newline", "option", "3100 binds"), ("SpecInvalid",)),
-)
-def option_paths(_: Site) -> Seen:
-    """No path reaches the argument file that bwrap would read otherwise."""
+WORDS = {"NUL": "x\0--bind", "newline": "x\ny", "option": "--bind"}
+NAMED = [
+    *WORDS,
+    *(
+        f"{word} as {place}"
+        for word in ("NUL", "newline")
+        for place in ("source", "file", "link", "mask", "directory", "variable")
+    ),
+]
+NAMED += ["NUL as argument", "NUL as value", "option as program", "option as source", "3100 binds"]
 
-    def checked(*mounts: Mount) -> str:
-        spec = spec_of("/usr/bin/true")
-        check_spec(spec.model_copy(update={"mounts": (*spec.mounts, *mounts)}))
+
+@probe(77, "Paths that would be options", "refused", "checked-description", dict.fromkeys(NAMED, ("SpecInvalid",)))
+def option_paths(_: Site) -> Seen:
+    """No path, variable or argument reaches the argument file, or bwrap's own command line, that bwrap would read otherwise; and no more binds than it takes."""
+    spec = spec_of("/usr/bin/true")
+
+    def checked(*mounts: Mount, **changes: object) -> str:
+        check_spec(spec.model_copy(update={"mounts": (*spec.mounts, *mounts), **changes}))
         return "taken"
 
+    def tried(word: str) -> dict[str, Callable[[], str]]:
+        text = WORDS[word]
+        return {
+            word: lambda: checked(Directory(target=text if word == "option" else f"/opt/{text}")),
+            f"{word} as source": lambda: checked(
+                RoBind(source=text if word == "option" else f"/usr/{text}", target="/opt/x")
+            ),
+            f"{word} as file": lambda: checked(File(target=f"/opt/{text}", content=b"", mode=0o444)),
+            f"{word} as link": lambda: checked(Symlink(target="/opt/x", to=text)),
+            f"{word} as mask": lambda: checked(
+                *(),
+                mounts=tuple(
+                    mount.model_copy(update={"masks": (text,)}) if isinstance(mount, Proc) else mount
+                    for mount in spec.mounts
+                ),
+            ),
+            f"{word} as directory": lambda: checked(cwd=f"/workspace/{text}"),
+            f"{word} as variable": lambda: checked(env={text: "x"}),
+            f"{word} as value": lambda: checked(env={"X": text}),
+            f"{word} as argument": lambda: checked(argv=("/usr/bin/true", text)),
+            f"{word} as program": lambda: checked(argv=(text,)),
+        }
+
+    attempts = {name: act for word in WORDS for name, act in tried(word).items() if name in NAMED}
+    attempts["3100 binds"] = lambda: checked(*(RoBind(source="/usr", target=f"/opt/{n}") for n in range(3100)))
     return Seen(
+        {name: attempt(act) for name, act in attempts.items()},
         {
-            "NUL": attempt(lambda: checked(Directory(target="/opt/x\0--bind"))),
-            "newline": attempt(lambda: checked(Directory(target="/opt/x\ny"))),
-            "option": attempt(lambda: checked(Directory(target="--bind"))),
-            "3100 binds": attempt(lambda: checked(*(RoBind(source="/usr", target=f"/opt/{n}") for n in range(3100)))),
+            "a plain path": attempt(lambda: checked(Directory(target="/opt/x"))),
+            "a value like an option": attempt(
+                lambda: checked(env={"X": "--bind"}, argv=("/usr/bin/true", "--bind", "a\nb"))
+            ),
         },
-        {"a plain path": attempt(lambda: checked(Directory(target="/opt/x")))},
     )

@@ -1,6 +1,6 @@
 """A runner that is to be killed: ``python -m sandbox.probes.victim MARK release|hold`` starts a sandbox whose program is known by a mark, and waits.
 
-Boundary: a program of the probes 55, 56 and 61 (outside.py). Rules: ``ready`` is written when all is imported, right before the sandbox is started; ``up`` once it is held or released.
+Boundary: a program of the probes 55 and 56 (lifetime.py). Rules: ``ready`` is written when all is imported, right before the sandbox is started; ``up`` once it is held or released.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +69,18 @@ def test_doctor_names_it_and_no_run_starts(place: str, tmp_path: Path) -> None:
     """Exit 2 from both; doctor's first failure has code, cause and cure; the run says ``host-cannot-isolate``, and no byte came from a CLI or to the gate."""
     check_id, code, causes, cure = NAMED[place]
     tmp_path.chmod(0o755)
-    status, answer, told = command(place, tmp_path / "doctor", "doctor", "--out", str(tmp_path / "attempts"))
+    out = ("--out", str(tmp_path / "attempts"))
+    with ThreadPoolExecutor(2) as pool:
+        examined = pool.submit(command, place, tmp_path / "doctor", "doctor", *out)
+        started = pool.submit(command, place, tmp_path / "run", "run", "--no-grade", *out, FIXTURE)
+    status, answer, told = examined.result()
     assert (status, answer["exit_code"]) == (2, 2), told
     first = next(row for row in answer["results"] if row["status"] == "failed")
     assert (first["id"], first["cause"].split(":")[0]) == (check_id, code), first
     assert [word for word in causes if word not in first["cause"]] == [], first
     assert cure in first["cure"], first
     assert "error[host-cannot-isolate]" in told
-    status, answer, told = command(
-        place, tmp_path / "run", "run", "--no-grade", "--out", str(tmp_path / "attempts"), FIXTURE
-    )
+    status, answer, told = started.result()
     assert status == 2, told
     assert "host-cannot-isolate" in told + json.dumps(answer)
     for row in answer.get("attempts", []):

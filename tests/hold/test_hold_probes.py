@@ -13,6 +13,7 @@ import pytest
 
 from runner.doctor.probes import COUNT, examine_probes
 from runner.doctor.probes.files import FILES
+from runner.doctor.probes.signals import SEEN
 from runner.doctor.probes.traffic import TRAFFIC
 from runner.doctor.probes.trees import TREES
 from sandbox.errors import SandboxUnavailable
@@ -23,7 +24,7 @@ from sandbox.process import find_host
 
 UID = 1001
 ROOT = Path(__file__).resolve().parents[2]
-HERE = {probe.number: (probe, act) for probe, act in (*TRAFFIC, *FILES, *TREES)}
+HERE = {probe.number: (probe, act) for probe, act in (*SEEN, *TRAFFIC, *FILES, *TREES)}
 assert (lifetime.GONE_S, len(outside.BOMBS)) > (0, 0)  # both have entered their probes
 
 

@@ -38,10 +38,11 @@ def examine_probes(runtime_dir: Path | None, *, agents: Sequence[str] = ()) -> I
 
 def _all(host: Host, runtime_dir: Path | None, agents: Sequence[str]) -> Iterator[Result]:
     from runner.doctor.probes.files import FILES
+    from runner.doctor.probes.signals import SEEN
     from runner.doctor.probes.traffic import TRAFFIC
     from runner.doctor.probes.trees import TREES
     from sandbox.probes.suite import examine, try_all
     from sandbox.probes.trying import Site
 
     yield from examine(host, runtime_dir, agents=agents)
-    yield from try_all((*TRAFFIC, *FILES, *TREES), Site(host, runtime_dir))
+    yield from try_all((*SEEN, *TRAFFIC, *FILES, *TREES), Site(host, runtime_dir))

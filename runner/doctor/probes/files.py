@@ -260,21 +260,56 @@ def commands(_: Site) -> Seen:
     )
 
 
-@probe(71, "Files that would run in the grader", "absent", "sealed-grader", {"workspace": ("=[]",), "ran": ("=False",)})
+SHIMS = (
+    "conftest.py",
+    "sitecustomize.py",
+    "usercustomize.py",
+    "evil.pth",
+    "json.py",
+    "profiles/artifact.py",
+    "test_patched.py",
+    "bin/python3",
+    ".local/lib/python3/site-packages/evil.pth",
+)
+"""What a hostile workspace has for its grader: start-up files, a module of the standard library's name, a profile, tests, a program on PATH."""
+LOOK = f"""
+import os, sys
+names = {sorted({name.rpartition("/")[2] for name in SHIMS} - {"artifact.py", "python3"})!r}
+found = [f"{{folder}}/{{name}}" for folder, _, files in os.walk("/") for name in files if name in names and "/lib/python3" not in folder]
+print(sorted(os.listdir(".")))
+print({MARK!r} in sys.modules or os.path.exists("/{MARK}"))
+print(found)
+print(os.environ.get("PATH"), [path for path in sys.path if "workspace" in path or path in ("", ".")])
+print(sys.flags.no_site, sys.flags.no_user_site, bool(sys.flags.safe_path), [n for n in ("sitecustomize", "usercustomize", "site", "conftest") if n in sys.modules])
+print(__import__("json").__file__.startswith(sys.prefix) or __import__("json").__file__.startswith(sys.base_prefix))
+"""
+
+
+@probe(71, "Files that would run in the grader", "absent", "sealed-grader", {"working directory": ("=[]",), "ran": ("=False",), "there": ("=[]",), "path": ("=None []",), "start-up": ("=1 1 True []",), "library": ("=True",), "checks": ("=ours",), "program": ("=ours",)})  # fmt: skip
 def grader(site: Site) -> Seen:
-    """A check runs in a sandbox of its own, whose working directory is empty and whose Python reads nothing beside what is bound."""
+    """A program leaves them in its workspace, and is graded: the grader's sandbox has none of them, no PATH, no site packages, the profiles of this checkout byte for byte, and the interpreter of the host."""
     from runner.grade.profile_host import host_spec, read_modules
     from sandbox.running import run_once
+    from sandbox.spec import File
 
-    spec = host_spec(site.host, read_modules(), 20.0)
-    code = f"import os, sys; print(sorted(os.listdir('.')), {MARK!r} in sys.modules, [p for p in sys.path if 'workspace' in p])"
+    evil = f"import os, sys; sys.modules[{MARK!r}] = sys; open('/{MARK}', 'w').close()"
+    code = f"import os\nfor name in {SHIMS!r}:\n os.makedirs(os.path.dirname(name) or '.', exist_ok=True); open(name, 'w').write({evil!r})"
+    left = workspace(site, code)
+    modules = read_modules()
+    spec = host_spec(site.host, modules, 20.0)
     program = spec.argv[: next(number for number, word in enumerate(spec.argv) if number and not word.startswith("-"))]
-    ended, out = run_once(site.host, spec.model_copy(update={"argv": (*program, "-c", code), "handles": ()}))
-    words = out.decode().strip()
+    ended, out = run_once(site.host, spec.model_copy(update={"argv": (*program, "-c", LOOK), "handles": ()}))
     if ended.exit_status != 0:
         raise ValueError(f"the grader's sandbox did not run: {ended.stderr[-300:]!r}")
-    left = workspace(site, "open('conftest.py', 'w').close(); open('sitecustomize.py', 'w').close()")
-    return Seen(
-        {"workspace": f"={words.split(' ')[0]}", "ran": f"={words.split(' ')[1]}"},
-        {"it was left": f"={len(left.entries)}"},
-    )
+    names = ("working directory", "ran", "there", "path", "start-up", "library")
+    found = {name: f"={line}" for name, line in zip(names, out.decode().splitlines(), strict=True)}
+    inside = {
+        mount.target.rpartition("/")[2]: mount.content
+        for mount in spec.mounts
+        if isinstance(mount, File) and "/profiles/" in mount.target
+    }
+    ours = {path.name: path.read_bytes() for path in modules.folder.glob("*.py")}
+    found["checks"] = "=ours" if inside == ours else "=others"
+    found["program"] = "=ours" if Path(program[0]) == site.host.python.resolve() else f"={program[0]}"
+    taken_in = {one.path.decode() for one in left.entries if one.kind == "file"}
+    return Seen(found, {"it was left": f"={len(taken_in)}" if taken_in == set(SHIMS) else f"{sorted(taken_in)}"})

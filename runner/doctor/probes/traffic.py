@@ -7,6 +7,7 @@ close, *and* that nothing was forwarded. The control is the same request in good
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
@@ -24,6 +25,8 @@ from sandbox.probes.trying import Site, Try, python, works
 MODEL = "claude-sonnet-5-5"
 KEY = "sk-ant-probe-key-0123456789"
 REFUSED = ("=refused",)
+CALLS, BURST = 10_000, 50
+"""Calls of one run, and how many of them come on one connection without waiting for an answer."""
 BODY = json.dumps({"model": MODEL, "max_tokens": 16, "messages": [{"role": "user", "content": "hello"}]}).encode()
 TRAFFIC: list[tuple[Probe, Try]] = []
 
@@ -60,24 +63,26 @@ class Counting:
 class Port:
     """A gate that serves a loopback port."""
 
-    def __init__(self, upstream: Any = None, *, real_key: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self, upstream: Any = None, *, real_key: str | None = None, session_id: str | None = None, **settings: Any
+    ) -> None:
         listener = socket.create_server(("127.0.0.1", 0), backlog=600)
         self.address = ("127.0.0.1", int(listener.getsockname()[1]))
         self.upstream = upstream or Counting()
         given = GateSettings(mode="base-url", base_url_port=self.address[1], **settings)
         self.host = given.expected_host
-        self.gate = Gate(given, self.upstream, real_key=real_key)
+        self.gate = Gate(given, self.upstream, real_key=real_key, session_id=session_id)
         self.gate.serve(listener)
 
     def send(self, data: bytes, *, timeout_s: float = 15.0) -> bytes:
-        """Send bytes with ``{host}`` filled in; return all until the gate closes, or the head of a good answer."""
+        """Send bytes with ``{host}`` filled in; return all until the gate closes, or a whole answer after which it does not."""
         received = b""
         with socket.create_connection(self.address, timeout_s) as sock:
             try:
                 sock.sendall(data.replace(b"{host}", self.host.encode()))
                 while piece := sock.recv(65536):
                     received += piece
-                    if received.startswith(b"HTTP/1.1 200") and b"\r\n\r\n" in received and len(received) > 120:
+                    if is_whole(received):
                         break
             except (ConnectionResetError, BrokenPipeError):
                 pass
@@ -91,6 +96,15 @@ class Port:
             return "=forwarded"
         status = received.split(b" ", 2)[1:2]
         return "=refused" if not received or (status and status[0] >= b"400") else f"={received[:40]!r}"
+
+
+def is_whole(received: bytes) -> bool:
+    """Whether an answer has come to its end, after which the connection stays open (pure)."""
+    head, found, body = received.partition(b"\r\n\r\n")
+    if not found or b"connection: close" in head.lower():
+        return False
+    length = re.search(rb"\ncontent-length: *(\d+)", head.lower())
+    return len(body) >= int(length[1]) if length else body.endswith(b"0\r\n\r\n")
 
 
 @contextmanager
@@ -268,9 +282,11 @@ def slow(_: Site) -> Seen:
         took_s = time.monotonic() - begun
         try:
             ending = loris.recv(65536)
-            closed = "=closed" if not ending or ending.startswith(b"HTTP/1.1 4") else f"={ending[:40]!r}"
+        except TimeoutError:
+            ending = b"open"
         except ConnectionResetError:
-            closed = "=closed"
+            ending = b""
+        closed = "=closed" if not ending or ending.startswith(b"HTTP/1.1 4") else f"={ending[:40]!r}"
         for sock in (*held, deaf, loris):
             sock.close()
         fine = honest.startswith(b"HTTP/1.1 200")
@@ -286,7 +302,18 @@ def spending(_: Site) -> Seen:
         found["requests"] = [one.outcome(request()) for _ in range(3)][-1]
     with port(ceilings=Ceilings(tokens=10)) as one:
         found["tokens"] = one.outcome(request(document(max_tokens=100_000)))
-    return Seen(found, good(models=(MODEL,)))
+    with port() as one:
+        found["huge max_tokens"] = one.outcome(request(document(max_tokens=10**9)))
+    with port(session_id="of-the-cli") as one:
+        for _number in range(CALLS // BURST):
+            one.send(request() * BURST)
+        record = one.gate.close()
+        found["10,000 calls"] = f"={len(one.upstream.asked)} sent"
+        found["marked"] = f"={sorted({bool(exchange.from_cli) for exchange in record.exchanges})}"
+    with port(session_id="of-the-cli") as one:
+        one.send(request(headers="X-Claude-Code-Session-Id: of-the-cli\r\n"))
+        own = one.gate.close().exchanges[0].from_cli
+    return Seen(found, {**good(models=(MODEL,)), "the CLI's own is not": "=own" if own else f"{own}"})
 
 
 def hostile_upstream(_: Site) -> Seen:
@@ -339,6 +366,6 @@ def gate_dies(site: Site) -> Seen:
 enter(38, "Headers of the client's own", "refused", "gate", {"Upgrade": REFUSED, "h2c": REFUSED, "Expect": REFUSED, "passed on": ("=[]",)}, own_headers)  # fmt: skip
 enter(39, "A second request behind a refused one", "refused", "gate", {"second": REFUSED, "answers": ("=1",)}, pipelined)  # fmt: skip
 enter(41, "Slow, idle and deaf clients", "held", "gate", {"slow head": ("=closed",), "beside 500 idle ones": ("=True",)}, slow)  # fmt: skip
-enter(42, "Spend beside the CLI", "refused", "ceilings", {"another model": REFUSED, "requests": REFUSED, "tokens": REFUSED}, spending)  # fmt: skip
+enter(42, "Spend beside the CLI", "refused", "ceilings", {"another model": REFUSED, "requests": REFUSED, "tokens": REFUSED, "huge max_tokens": REFUSED, "10,000 calls": ("=60 sent",), "marked": ("=[False]",)}, spending)  # fmt: skip
 enter(44, "A hostile answer", "held", "gate", {"key to the client": ("=False",), "key in the record": ("=False",), "redirects followed": ("=0",)}, hostile_upstream)  # fmt: skip
 enter(45, "The gate dies during a run", "held", "network-namespace", {"its port": ("=111",), "elsewhere": ("=101",), "interfaces": ("=1",)}, gate_dies)  # fmt: skip
