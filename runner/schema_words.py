@@ -16,6 +16,18 @@ from runner.strict_json import escape
 _NO_KEY = "[key]"
 """What the library puts behind a key that it complains of itself."""
 
+_KINDS = {
+    "bool_type": "true or false",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+}
+
 
 class Complaint(NamedTuple):
     """One thing that is wrong with a document."""
@@ -37,5 +49,9 @@ def first_complaint(error: ValidationError, patterns: Mapping[str, str] | None =
             return Complaint(pointer, "unknown key", "take it out, or look for a misspelling")
         case "string_pattern_mismatch" if (pattern := found["ctx"]["pattern"]) in (patterns or {}):
             return Complaint(pointer, f"expected {(patterns or {})[pattern]}", "")
+        case "too_short":
+            return Complaint(pointer, f"at least {found['ctx']['min_length']} must stand there", "")
+        case kind if kind in _KINDS:
+            return Complaint(pointer, f"expected {_KINDS[kind]}", "")
         case _:
             return Complaint(pointer, found["msg"], "")
