@@ -115,6 +115,10 @@ class Gate:
             if self._on_stop is not None:
                 self._on_stop(refusal)
 
+    def give_up(self, error: BaseException) -> None:
+        """End by itself, as where the gate's thread fails; called in the gate's thread."""
+        self._thread.give_up(error)
+
     def note(self, text: str) -> None:
         """Keep a remark about the gate itself (at most 100)."""
         if len(self.notes) < 100:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from runner.accepting import accepted
 from runner.gate.authority import server_context
 from runner.gate.connection import Answered, Connection, Hangup
 from runner.gate.exchange import Headers, Refusal, Request
@@ -95,13 +96,7 @@ class Serving:
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                sock, _ = await loop.sock_accept(self._listener)
-            except OSError as error:
-                self._gate.note(f"accept failed: {error}")
-                await asyncio.sleep(0.1)
-                continue
+        async for sock in accepted(self._listener, note=self._gate.note, give_up=self._gate.give_up):
             if len(self._open) >= MAX_CONNECTIONS and not self._make_room():
                 self._gate.connections_failed += 1
                 sock.close()

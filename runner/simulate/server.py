@@ -161,5 +161,9 @@ class Simulator:
         """Keep a fault of the simulator's own; the first one stays."""
         self._thread.fail(error or RuntimeError("a handler failed"))
 
+    def give_up(self, error: BaseException) -> None:
+        """End by itself: no connection can be had any more."""
+        self._thread.give_up(error)
+
     def _serving(self, listener: socket.socket) -> Serving:
         return load_serving(mcp="mcp" in self.contract.doors)(self, listener)

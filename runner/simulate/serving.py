@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from runner.accepting import accepted
 from runner.gate.connection import Answered, Connection, Hangup
 from runner.simulate import command_door, mcp_door
 from runner.simulate.command_door import command_answer, garbled, parse_command
@@ -74,13 +75,7 @@ class Serving:
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                sock, _ = await loop.sock_accept(self._listener)
-            except OSError as error:
-                self._simulator.note(f"accept failed: {error}")
-                await asyncio.sleep(0.1)
-                continue
+        async for sock in accepted(self._listener, note=self._simulator.note, give_up=self._simulator.give_up):
             if len(self._open) >= MAX_CONNECTIONS and not self._make_room():
                 self._simulator.refused("too-many-connections", "")
                 sock.close()

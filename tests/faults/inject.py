@@ -2,7 +2,7 @@
 
 Usage: ``python -m tests.faults.inject PLAN REPORT COMMAND…``. PLAN is a file with ``{"rules": [RULE…], "clock": [[after_s, offset_s]…]}``:
 
-    RULE  {"calls": [NAME…], "path": REGEX?, "who": WHO?, "nth": 1, "count": 1 | null, "do": {"errno": NAME} | {"hold_s": S} | {"signal": NAME, "to": ROLE} | {}}
+    RULE  {"calls": [NAME…], "path": REGEX?, "who": WHO?, "nth": 1, "count": 1 | null, "do": {"errno": NAME} | {"hold_s": S} | {"signal": NAME, "to": ROLE, "which": "all"} | {}}
 
 ``path`` is searched in the path that a call names, or in that of the descriptor it is made on (``socket:[…]``, ``/memfd:…``). ``who`` is a role (below) or, after ``~``, a
 regex for the command line. From the ``nth`` match on the rule acts, ``count`` times (null: for ever). A signal comes before the call is made. ``clock`` is how far the wall clock
@@ -31,9 +31,9 @@ from tests.faults.tracing import MADE, Call, Tracer, Verdict, put_memory, text_a
 
 ROLES = {
     "supervisor": rb"supervisor\.py\0",
-    "bwrap": rb"^[^\0]*/bwrap\0",
+    "bwrap": rb"^(?:[^\0]*/)?bwrap\0",
     "cli": rb"^/opt/claude\0",
-    "node": rb"^[^\0]*/node\0",
+    "node": rb"^(?:[^\0]*/)?node\0",
 }
 """Who is who, by the command line; ``runner`` is the command itself."""
 _PATH_AT = {"open": 0, "access": 0, "mkdir": 0, "rmdir": 0, "unlink": 0, "chmod": 0, "openat": 1, "mkdirat": 1, "unlinkat": 1, "link": 1, "rename": 1, "linkat": 3,
@@ -96,21 +96,13 @@ class Injector:
     rules: list[Rule]
     clock: list[tuple[float, float]] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
-    roles: dict[str, int] = field(default_factory=dict)
     tracer: Tracer | None = None
 
     def run(self, command: list[str]) -> int:
         """Run the command; return its status."""
         calls = {call for rule in self.rules for call in rule.calls} | set(_CLOCKS if self.clock else ())
-        self.tracer = Tracer(sorted(calls), self.on_call, self.on_exec, own_clock=bool(self.clock))
+        self.tracer = Tracer(sorted(calls), self.on_call, own_clock=bool(self.clock))
         return self.tracer.run(command)
-
-    def on_exec(self, pid: int) -> None:
-        """Remember who is who; the latest of a role is meant."""
-        line = command_line(pid)
-        for role, pattern in ROLES.items():
-            if re.search(pattern, line):
-                self.roles[role] = pid
 
     def on_call(self, call: Call) -> Verdict:
         """Say what becomes of a call."""
@@ -152,8 +144,9 @@ class Injector:
         if "hold_s" in do:
             return Verdict(hold_s=do["hold_s"])
         if "signal" in do:
-            target = self.tracer.child if do["to"] == "runner" else self.roles.get(do["to"])
-            if target is not None:
+            targets = [self.tracer.child] if do["to"] == "runner" else traced(ROLES[do["to"]])
+            chosen = {"all": targets, "first": targets[:1], "last": targets[-1:]}[do.get("which", "all")]
+            for target in chosen:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(target, getattr(signal, do["signal"]))
         return None
@@ -205,6 +198,17 @@ def command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def traced(pattern: bytes) -> list[int]:
+    """Return the processes that this one traces and whose command line matches, in the order of their numbers."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and re.search(pattern, command_line(int(name))):
+            with contextlib.suppress(OSError):
+                if f"\nTracerPid:\t{os.getpid()}\n" in Path(f"/proc/{name}/status").read_text(errors="replace"):
+                    found.append(int(name))
+    return sorted(found)
 
 
 def thread_group(tid: int) -> int:

@@ -29,7 +29,7 @@ ROUND = 20
 """Victims in one directory."""
 TERM_SHARE = 0.25
 _SUBREAPER = 36
-_LOOK_S = 0.01
+_LOOK_S = 0.03
 GRADERS = (b"/node\0", b"/hermeval/node\0", b"profile_host", b"host_worker")
 
 
