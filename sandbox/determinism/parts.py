@@ -8,9 +8,6 @@ rename wins. Without a compiler, or without the C library's headers, the error s
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess  # noqa: TID251 - the compiler is not a program of a sandbox
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -73,6 +70,9 @@ def make(home: Path, search: str = SEARCH) -> None:
 
     Raises: SandboxUnavailable (as ``find_parts``).
     """
+    import shutil  # late, as in compile_part: this module is on every run's path, and this is not
+    import tempfile
+
     compiler = next((found for name in COMPILERS if (found := shutil.which(name, path=search))), None)
     if compiler is None:
         raise SandboxUnavailable(
@@ -109,6 +109,8 @@ def make(home: Path, search: str = SEARCH) -> None:
 
 def compile_part(argv: Sequence[str], search: str) -> None:
     """Start the compiler in this directory. Raises: SandboxUnavailable."""
+    import subprocess  # noqa: TID251 - the compiler is not a program of a sandbox
+
     try:
         done = subprocess.run(
             list(argv),
