@@ -25,6 +25,7 @@ GONE_S = 20.0
 UP_S = 60.0
 BWRAPS = 2
 """A sandbox has two processes of that name at first: the one outside, and the one that becomes its pid 1."""
+PROGRAM = ("-m", "runner.cli")
 SIGNALS: dict[str, tuple[int, ...]] = {
     "SIGINT": (signal.SIGINT,),
     "SIGTERM": (signal.SIGTERM,),
@@ -68,7 +69,7 @@ def signalled(numbers: Sequence[int], runtime: Path | None) -> tuple[str, int]:
     if runtime is not None:
         environment["XDG_RUNTIME_DIR"] = str(runtime)
     with subprocess.Popen(
-        [sys.executable, "-B", "-P", "-m", "runner.cli", "doctor", "--probes", "--json"],
+        [sys.executable, "-B", "-P", *PROGRAM, "doctor", "--probes", "--json"],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
