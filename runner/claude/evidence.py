@@ -109,8 +109,8 @@ def transcript_evidence(transcript: Transcript, requirement: Requirement) -> Tra
     ]
     tools = [call for call in named if call.way == "tool"]
     return TranscriptEvidence(
-        tool=any(call.state == "loaded" for call in tools),
-        slash=any(call.way == "slash" for call in named) if transcript.replays else None,
+        tool=any(call.state == "loaded" and not call.after_answer for call in tools),
+        slash=any(call.way == "slash" and not call.after_answer for call in named) if transcript.replays else None,
         called=bool(tools),
         again=any(names_skill(requirement.names, name) for name in transcript.loaded_above),
         reference=any(requirement.is_reference(path) for path in transcript.references_read),
@@ -164,7 +164,7 @@ def _by_both(seen: TranscriptEvidence, wire: WireEvidence, requirement: Requirem
 
 def _not_loaded(seen: TranscriptEvidence, wire: bool | None, requirement: Requirement) -> SkillVerdict:
     if seen.called:
-        message = f"a Skill call names {_unit(requirement)} and none of these calls has a good result"
+        message = f"a Skill call names {_unit(requirement)} and none of these calls has a good result before the answer"
         return SkillVerdict("failed", transcript=False, wire=wire, code="skill-failed", message=message)
     return SkillVerdict("absent", transcript=False, wire=wire, code="skill-absent", message=_absent(requirement))
 

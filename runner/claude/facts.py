@@ -68,6 +68,8 @@ class SkillCall(msgspec.Struct, frozen=True):
     """The sub-agent call on whose thread it stands; None on the main thread."""
     state: CallState
     call_id: str = ""
+    after_answer: bool = False
+    """Loaded only after the answering result, in a turn that a task notification started: the answer knew nothing of it (A2, A8)."""
 
 
 class Transcript(msgspec.Struct, frozen=True):
@@ -102,7 +104,7 @@ class Transcript(msgspec.Struct, frozen=True):
     replays: int = 0
     """Main-thread user events with ``isReplay: true``."""
     references_read: frozenset[str] = frozenset()
-    """Paths with ``/references/`` in them that a main-thread Read call read without an error."""
+    """Paths with ``/references/`` in them that a main-thread Read call read without an error, before the answering result where there is one."""
     last_text: str | None = None
     """The last non-blank main-thread text by a model other than ``<synthetic>``, up to the answering result where there is one before it: what
     a later turn said, which a task notification started, is no answer to the prompt (A8)."""

@@ -39,7 +39,13 @@ def attempt_row(case: Case, outcome: Outcome) -> dict[str, Any]:
         "skills_invoked": skills_invoked(case),
         "skill_call_inputs": [call.input for call in transcript.skill_calls if call.way == "tool"],
         "skill_calls": [
-            {"name": call.name, "way": call.way, "state": call.state, "parent_tool_use_id": call.parent}
+            {
+                "name": call.name,
+                "way": call.way,
+                "state": call.state,
+                "parent_tool_use_id": call.parent,
+                **({"after_answer": True} if call.after_answer else {}),
+            }
             for call in transcript.skill_calls
         ],
         "unparsed_lines": transcript.unparsed_lines,

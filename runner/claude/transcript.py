@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from runner.claude import ledger
 from runner.claude.facts import Init, Result, SkillCall, Transcript, Usage
 from runner.claude.lines import BOM, JSON_BLANKS, Event, LineSplitter, decode_line, decode_object
@@ -78,9 +80,11 @@ class TranscriptParser:
         self._background_at_result = False
         self._skills: dict[tuple[str | None, str, str | int], SkillCall] = {}
         """By thread, kind (``call``, ``anonymous``, ``slash``) and call id, number or name: no id that was made up can touch another kind."""
+        self._loaded_at_answer: frozenset[tuple[str | None, str, str | int]] = frozenset()
         self._anonymous = 0
         self._reads: dict[str, str] = {}
         self._references: set[str] = set()
+        self._references_at_answer: frozenset[str] = frozenset()
         self._replays = 0
         self._text: str | None = None
         self._text_at_answer: str | None = None
@@ -155,10 +159,10 @@ class TranscriptParser:
             later_results=self._later_results,
             cost_usd=self._cost,
             background_at_result=self._background_at_result,
-            skill_calls=tuple(self._skills.values()),
+            skill_calls=tuple(self._in_time(key, call) for key, call in self._skills.items()),
             loaded_above=frozenset(self._loaded_above),
             replays=self._replays,
-            references_read=frozenset(self._references),
+            references_read=frozenset(self._references) if self._answering is None else self._references_at_answer,
             last_text=self._text if self._text_at_answer is None else self._text_at_answer,
             models=tuple(self._models),
             rounds=self._rounds,
@@ -234,6 +238,8 @@ class TranscriptParser:
         else:
             self._answering = result
             self._text_at_answer = self._text
+            self._references_at_answer = frozenset(self._references)
+            self._loaded_at_answer = frozenset(key for key, call in self._skills.items() if call.state == "loaded")
             self._later_results = 0
         self._background_at_result = self._background.running
 
@@ -309,6 +315,11 @@ class TranscriptParser:
                     self._tool_result(block, event.tool_use_result, parent)
                 elif kind == "text" and parent is None and event.is_synthetic is True:
                     self._already_loaded(block.get("text"))
+
+    def _in_time(self, key: tuple[str | None, str, str | int], call: SkillCall) -> SkillCall:
+        """Mark a load that came after the answering result: a turn that a task notification started loads nothing for the answer."""
+        late = self._answering is not None and call.state == "loaded" and key not in self._loaded_at_answer
+        return structs.replace(call, after_answer=True) if late else call
 
     def _slash_load(self, text: str | None) -> None:
         name = command_tags(text) if text is not None else None

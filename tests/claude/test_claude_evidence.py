@@ -204,3 +204,22 @@ def test_another_skills_reference_is_not_the_units(say: Any) -> None:
         ("/home/eval/.claude/skills/cf/x/references/a.md", False, False),
     ):
         assert (UNIT.is_reference(path), planned.is_reference(path)) == (by_name, by_plan), path
+
+
+def test_what_came_after_the_answer_is_no_evidence_for_it(say: Any) -> None:
+    """A load or a read in a turn that a task notification started, after the answering result, proves nothing of the answer; in the user's own later turn it does (the control)."""
+    tool = [say.skill("t1", "cf"), say.answer("t1")]
+    slash = [say.replay(say.tags("cf"))]
+    read = [say.call("t2", "Read", READ), say.answer("t2", "1\tx")]
+    noted = say.result(origin={"kind": "task-notification"})
+    wanted = Requirement(names=("cf",))
+    for load, code in ((tool, "skill-failed"), (slash, "skill-absent")):
+        late = say.parse(say.init(), say.text(), say.result(), *load, noted)
+        assert judge_skill(late, wanted, None).code == code
+        assert judge_skill(late, wanted, _wire("tool" if load is tool else "slash")).code == "witnesses-disagree"
+        own = say.parse(say.init(), say.text(), say.result(), *load, say.text(mid="msg_2"), say.result())
+        assert judge_skill(own, wanted, None).state == "ran"
+        again = say.parse(say.init(), *load, say.result(), say.skill("t9", "cf"), say.answer("t9"), noted)
+        assert judge_skill(again, wanted, None).state == "ran"
+    assert judge_skill(say.parse(say.init(), *slash, *read, say.result(), noted), UNIT, None).state == "ran"
+    assert judge_skill(say.parse(say.init(), *slash, say.result(), *read, noted), UNIT, None).code == "skill-absent"
