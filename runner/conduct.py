@@ -7,7 +7,6 @@ run only what every plan has (``RunPlan``).
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -31,7 +30,7 @@ from sandbox.limits import not_held
 from sandbox.process import Host, Supervisor, supervise
 from sandbox.rootfs import Rootfs, find_rootfs
 from sandbox.running import Ended, Running, start
-from sandbox.seccomp import make_filter
+from sandbox.seccomp import own_filter
 
 if TYPE_CHECKING:
     from runner.claude.facts import Transcript
@@ -41,18 +40,13 @@ if TYPE_CHECKING:
     from runner.simulate.contract import Contract
     from runner.simulate.server import SimulationRecord, Simulator
     from sandbox.collect import Workspace
-    from sandbox.spec import SandboxSpec
     from sandbox.determinism.parts import Parts
+    from sandbox.spec import SandboxSpec
 
 POLL_S = 0.1
 """How often deadlines are looked at; the end of the run itself is never waited for by polling."""
 Tell = Callable[[str, Mapping[str, Any]], None]
 """Receives progress: a step's name (``planned``, ``started``, ``first-event``, ``ended``, ``classified``) and facts for people."""
-
-
-def own_filter() -> bytes:
-    """Return the system call filter of this machine's type. Raises: SandboxUnavailable: no run starts without one."""
-    return make_filter(os.uname().machine)
 
 
 class Cancelled(Exception):
@@ -72,11 +66,11 @@ class Machine:
     """The system call filter of its sandboxes."""
     require_limits: tuple[str, ...] = ()
     """Limits without which no program is released (sandbox/limits.py)."""
-
     parts: Callable[[], Parts] = no_parts
     """Finds or makes the C parts of pinned runs. Raises: SandboxUnavailable."""
     shift_s: int | None = None
     """Moves the wall clock inside free runs by so many seconds: for tests of ``reproduce`` and nothing else."""
+
 
 class Terms(Protocol):
     """What a run needs beside its plan, be it a worker's (``Job``) or a judge's."""
@@ -188,10 +182,10 @@ def _work(
     sources = {"claude": machine.toolchain.claude_executable, "skills": staged}
     step = "pinned"
     try:
-        gate = _make_gate(terms, plan, supervisor, sources, seen)
         if plan.pinned is not None or machine.shift_s is not None:
             sources |= pinned_sources(machine.parts(), None if plan.pinned is None else machine.toolchain.claude.path)
         step = "gate"
+        gate = _make_gate(terms, plan, supervisor, sources, seen)
         simulator = _make_simulator(plan, contract)
         step = "sandbox-start"
         shared = terms.shared
@@ -340,9 +334,9 @@ def _conclude(ended: Ended, plan: RunPlan, seen: Seen) -> None:
     limits = plan.limits
     facts: dict[str, Any] = {"exit_status": ended.exit_status}
     match ended.reason:
-        case None:
         case None if plan.pinned is not None and (fault := attendant_fault(ended.exit_status, ended.stderr)):
             facts["setup"] = SetupFacts(**fault)
+        case None:
             if ended.setup_error is not None:
                 facts["setup"] = SetupFacts(
                     step="sandbox-start",

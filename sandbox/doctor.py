@@ -27,7 +27,7 @@ from sandbox.pinned import find_programs
 from sandbox.process import Host, find_host, supervise, try_program
 from sandbox.rootfs import find_rootfs
 from sandbox.running import Ended, run_once, start
-from sandbox.seccomp import make_filter
+from sandbox.seccomp import own_filter
 from sandbox.spec import Dev, Proc, RoBind, SandboxSpec
 from sandbox.view import build_view
 from sandbox.where import apparmor_cure, read_marks
@@ -282,7 +282,7 @@ def look_inside(host: Host, runtime_dir: Path | None) -> tuple[Mapping[str, str]
         env={"PATH": "/usr/bin:/bin"},
         port=443,
         binds=(RoBind(source="@probe", target="/opt/probe"),),
-        seccomp=make_filter(os.uname().machine),
+        seccomp=own_filter(),
     )
     with start(supervisor, spec, on_stdout=out.extend, sources={"probe": tree}, wall_clock_s=20.0) as running:
         assert running.listener is not None
