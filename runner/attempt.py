@@ -27,8 +27,10 @@ from runner.plan import Plan, PlanOptions, Provider, RunPlan, build_plan
 from runner.run_facts import GateFacts
 from runner.skills import SkillTree, stage
 from runner.toolchain import AgentToolchain
+from sandbox.cgroup import NoPlace
 from sandbox.process import Supervisor
 from sandbox.rootfs import find_rootfs
+from sandbox.staging import passed_over
 
 if TYPE_CHECKING:
     from runner.assess import Assessment
@@ -187,6 +189,10 @@ def observations(seen: Seen, machine: Machine) -> dict[str, Any]:
         "sandbox_start_us": _us(seen.sandbox_start_s),
         "first_event_us": None if seen.first_event_s is None else _us(seen.first_event_s),
     }
+    if told := passed_over(machine.host.identity, machine.runtime_dir):
+        facts["staging"] = told
+    if isinstance(machine.host.groups, NoPlace):
+        facts["control_group"] = machine.host.groups.reason
     if seen.ended is not None:
         facts |= {
             "duration_us": _us(seen.ended.duration_s),

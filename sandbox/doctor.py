@@ -29,6 +29,7 @@ from sandbox.rootfs import find_rootfs
 from sandbox.running import Ended, run_once, start
 from sandbox.seccomp import own_filter
 from sandbox.spec import Dev, Proc, RoBind, SandboxSpec
+from sandbox.staging import passed_over
 from sandbox.view import build_view
 from sandbox.where import apparmor_cure, read_marks
 
@@ -241,7 +242,7 @@ def check_effects(host: Host, runtime_dir: Path | None) -> list[Check]:
         checks.append(
             Check(id_, titles[id_], "failed", "; ".join(wrong), "see the cause")
             if wrong
-            else Check(id_, titles[id_], "ok")
+            else Check(id_, titles[id_], "ok", passed_over(host.identity, runtime_dir) if id_ == "staging" else "")
         )
     checks.append(check_keyring(host, facts.get("keyring", ""), titles["keyring"]))
     return [*checks, check_limits(ended, host)]

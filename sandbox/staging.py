@@ -56,7 +56,7 @@ def choose_staging(
             ) from error
         return runs / name
     for parent in (runtime_dir, temporary):
-        if parent is not None and _is_usable(parent, identity.uid):
+        if parent is not None and not _against(parent, identity.uid):
             return parent / name
     raise StagingFailed(
         "no place for a run", where=str(temporary), hint="set XDG_RUNTIME_DIR to a directory of yours without noexec"
@@ -129,16 +129,24 @@ def _own_directory(path: Path, mode: int) -> None:
             path.chmod(mode)
 
 
-def _is_usable(parent: Path, uid: int) -> bool:
-    """Whether a run's directory can lie in ``parent``: the caller's own or a sticky one, and not mounted noexec (scripts of a skill are executed from it)."""
+def passed_over(identity: Identity, runtime_dir: Path | None) -> str:
+    """Return why the caller's XDG_RUNTIME_DIR was not used for runs, to be told; nothing where it was, or where there is none. Root's runs never use it."""
+    if identity.run_as is not None or runtime_dir is None:
+        return ""
+    why = _against(runtime_dir, identity.uid)
+    return f"XDG_RUNTIME_DIR is not used: {why}" if why else ""
+
+
+def _against(parent: Path, uid: int) -> str:
+    """Return what speaks against a directory for runs: it is the caller's own or a sticky one, can be written, and is not mounted noexec (scripts of a skill are executed from it)."""
     try:
         found = parent.stat()
         flags = os.statvfs(parent).f_flag
-    except OSError:
-        return False
+    except OSError as error:
+        return error.strerror or "it cannot be looked at"
     own = found.st_uid == uid and not found.st_mode & 0o022
-    return (
-        (own or bool(found.st_mode & stat.S_ISVTX))
-        and os.access(parent, os.W_OK | os.X_OK)
-        and not flags & os.ST_NOEXEC
-    )
+    if not own and not found.st_mode & stat.S_ISVTX:
+        return "others may write to it" if found.st_uid == uid else f"it belongs to uid {found.st_uid}"
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return "it cannot be written"
+    return "it is mounted noexec" if flags & os.ST_NOEXEC else ""

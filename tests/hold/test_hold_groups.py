@@ -11,9 +11,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from runner.bundle.reader import open_attempt
+from runner.canonical import parse_canonical
 from sandbox.cgroup import ASIDE, NoPlace, Own, Place, find_place, look, mount_of
 from sandbox.doctor import check_limits
 from sandbox.group import Group, KernelTree
@@ -281,6 +284,8 @@ def test_what_this_kernel_limits_is_read_back_and_else_refused() -> None:
         check=False,
     )  # fmt: skip
     (row,) = json.loads(done.stdout)["attempts"]
+    observed: Any = parse_canonical(open_attempt(Path(row["path"])).part("observations.json"))
+    assert observed["control_group"] == host.groups.reason
     Path(row["path"]).unlink()
     assert (done.returncode, row["outcome"]["code"]) == (2, "limits-unavailable")
     assert host.groups.reason in row["outcome"]["message"]

@@ -87,7 +87,7 @@ def ordinary() -> Iterator[Ordinary]:
 def test_run_verify_and_show_as_an_ordinary_user(ordinary: Ordinary) -> None:
     """A run of the shipped fixture with nothing said but its name: measured, kept below that user's home, verified, shown, listed; the checkout is untouched."""
     before = sorted(map(str, ordinary.checkout.rglob("*")))
-    answer = ordinary.hermeval("run", "missing-account", "--no-grade", "--json")
+    answer = ordinary.hermeval("run", "missing-account", "--no-grade", "--json", XDG_RUNTIME_DIR="/etc")
     (row,) = answer["attempts"]
     assert (row["outcome"]["kind"], row["skill_state"]) == ("measured", "ran")
     assert row["witnesses"] == {"transcript": True, "wire": True}
@@ -102,6 +102,9 @@ def test_run_verify_and_show_as_an_ordinary_user(ordinary: Ordinary) -> None:
     assert sorted(map(str, ordinary.checkout.rglob("*"))) == before
     observed = json.loads(open_attempt(path).part("observations.json"))
     assert observed["run_uid"] == path.stat().st_uid, "no uid was changed, since there was none to drop"
+    assert observed["staging"] == "XDG_RUNTIME_DIR is not used: it belongs to uid 0", (
+        "the run lay elsewhere, and says so"
+    )
 
 
 def test_doctor_as_an_ordinary_user(ordinary: Ordinary) -> None:

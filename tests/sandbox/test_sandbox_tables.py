@@ -17,7 +17,7 @@ from sandbox.diagnose import explain
 from sandbox.errors import SandboxUnavailable, StagingFailed
 from sandbox.identity import Account, Identity, decide_identity, parse_uid_map
 from sandbox.process import find_host
-from sandbox.staging import PROGRAM_FILES, choose_staging, make_staging, place_program
+from sandbox.staging import PROGRAM_FILES, choose_staging, make_staging, passed_over, place_program
 from sandbox.streams import Capped, Drain, Ends, Feed
 
 if TYPE_CHECKING:
@@ -169,6 +169,22 @@ def test_staging_is_private_neutral_and_where_programs_may_run(tmp_path: Path) -
         choose_staging(me, runtime_dir=opened, temporary=opened)
     with pytest.raises(StagingFailed):
         make_staging(path, me)
+
+
+def test_a_runtime_directory_that_is_passed_over_is_told(tmp_path: Path) -> None:
+    """Open, foreign or missing: each with its reason; one that is used, none at all, and root's runs have nothing to tell."""
+    me, opened = Identity(os.getuid(), None), tmp_path / "open"
+    opened.mkdir()
+    opened.chmod(0o777)
+    told = {name: passed_over(me, place) for name, place in {"open": opened, "missing": tmp_path / "none"}.items()}
+    assert "others may write to it" in told["open"]
+    assert "No such file" in told["missing"]
+    assert "belongs to uid" in passed_over(Identity(os.getuid() + 1, None), opened.parent)
+    assert [passed_over(me, tmp_path), passed_over(me, None), passed_over(Identity(0, Account(1, 1)), opened)] == [
+        "",
+        "",
+        "",
+    ]
 
 
 def test_a_root_callers_program_is_placed_by_its_content(tmp_path: Path) -> None:
