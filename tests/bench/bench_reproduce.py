@@ -7,6 +7,7 @@ start, imports and the hashing of the installed tools included, with one attempt
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from typing import Any
 from runner.attempt import Machine, run_attempt
 from runner.bundle.reader import open_attempt
 from runner.reproduce import reproduce
-from tests.bench.figures import Figure, interleave, table, versus
+from tests.bench.figures import Figure, Timed, interleave, table, versus
 from tests.bench.rig import Mode, bare_cli, child_environment, load, make_job, this_machine
 
 TITLE = "reproduce, whole, beside the bare CLI (missing-account, stock, 2 requests)"
@@ -36,17 +37,16 @@ def main(runs: int = 15) -> None:
     machine = this_machine()
     with tempfile.TemporaryDirectory(prefix="hermeval-out-") as name, bare_cli(machine) as bare:
         recorded = {mode: record(mode, Path(name), machine) for mode in ("base-url", "first-party")}
-        figures = interleave(
-            {
-                "bare CLI": bare.run,
-                "reproduce, base-url, warm process": lambda: _again(recorded["base-url"], machine),
-                "reproduce, first-party, warm process": lambda: _again(recorded["first-party"], machine),
-                "hermeval reproduce, 1 attempt": lambda: _command(recorded["base-url"], 1),
-                "hermeval reproduce, 3 attempts": lambda: _command(recorded["base-url"], 3),
-            },
-            runs=runs,
-            warmup=min(1, runs - 1),
-        )
+        worked: dict[str, list[float]] = {}
+        variants: dict[str, Timed] = {
+            "bare CLI": bare.run,
+            "reproduce, base-url, warm process": lambda: _again(recorded["base-url"], machine),
+            "reproduce, first-party, warm process": lambda: _again(recorded["first-party"], machine),
+            "hermeval reproduce, 1 attempt": lambda: _command(recorded["base-url"], 1),
+            "hermeval reproduce, 3 attempts": lambda: _command(recorded["base-url"], 3),
+        }
+        measured = {name: _worked(work, worked.setdefault(name, [])) for name, work in variants.items()}
+        figures = interleave(measured, runs=runs, warmup=min(1, runs - 1))
     table(f"{TITLE}; {load()}", list(figures.values()))
     bare_figure, *ours = figures.values()
     based, first_party, one, three = ours
@@ -55,6 +55,27 @@ def main(runs: int = 15) -> None:
     further = tuple((b - a) / 2 for a, b in zip(one.seconds, three.seconds, strict=True))
     versus(Figure("each further attempt of a command", further), bare_figure, at_most_ratio=1.15)
     versus(one, bare_figure)
+    processor = [Figure(name, tuple(seconds[-runs:])) for name, seconds in worked.items()]
+    table("processor time; of ours without the CLI, whose supervisor alone knows it: what we add to it", processor)
+    added, alone = processor[1].median, processor[0].median
+    print(f"  -> we add {added * 1e3:.0f} ms of work to the CLI's {alone * 1e3:.0f} ms: {added / alone:.1%}")
+
+
+def _worked(work: Timed, kept: list[float]) -> Timed:
+    """Return the work, which also keeps how long processors worked for it, here and in every process that was waited for."""
+
+    def timed() -> float | None:
+        before = _processor()
+        own = work()
+        kept.append(_processor() - before)
+        return own
+
+    return timed
+
+
+def _processor() -> float:
+    here, ended = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return here.ru_utime + here.ru_stime + ended.ru_utime + ended.ru_stime
 
 
 def _again(path: Path, machine: Machine) -> None:
