@@ -21,8 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from sandbox.abandoned import hold, remove_abandoned
 from sandbox.cgroup import NoPlace, Place, look
-from sandbox.errors import SandboxUnavailable
+from sandbox.errors import SandboxUnavailable, StagingFailed
 from sandbox.group import Group, KernelTree
 from sandbox.identity import Identity, read_identity
 from sandbox.pinned import Programs, find_programs
@@ -107,9 +108,11 @@ def supervise(host: Host, *, runtime_dir: Path | None = None) -> Supervisor:
     supervisor = Supervisor(host, path)  # first, so that nothing is ever staged without one
     try:
         make_staging(path, host.identity)
+        supervisor.hold_staging()
     except BaseException:
         supervisor.close()
         raise
+    remove_abandoned(path)
     return supervisor
 
 
@@ -121,6 +124,7 @@ class Supervisor:
         if host.inner == "none":
             raise SandboxUnavailable("there is no namespace to be had here, and an agent never runs without one")
         self._staging = staging
+        self._held = -1
         self.host = host
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors = os.memfd_create("supervisor-stderr")
@@ -200,10 +204,20 @@ class Supervisor:
             left = Group(self._group, KernelTree())
             left.there = True
             left.remove()
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
         if self._staging is not None and self._staging.exists():  # only after the supervisor itself was killed
             import shutil
 
             shutil.rmtree(self._staging)
+
+    def hold_staging(self) -> None:
+        """Keep the private directory from being taken for abandoned while this process lives. Raises: StagingFailed."""
+        try:
+            self._held = hold(self.staging)
+        except OSError as error:
+            raise StagingFailed(f"the run's directory cannot be held: {error}", where=str(self.staging)) from error
 
     def complaint(self) -> str:
         """Return what the supervisor's own program said on its stderr."""
