@@ -25,14 +25,19 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except (Interrupted, KeyboardInterrupt) as stop:
-        INTERRUPTS.hush()
-        from runner.errors import RunnerError
+        return _interrupted(arguments, stop)
 
-        by = f" by {stop}" if str(stop) else ""
-        error = RunnerError(
-            f"interrupted{by}; nothing of what was under way is kept, finished attempts are", code="interrupted"
-        )
-        return _failed(arguments, error)
+
+def _interrupted(arguments: Sequence[str], stop: BaseException) -> int:
+    """Tell that the command was told to end; return 2."""
+    INTERRUPTS.hush()
+    from runner.errors import RunnerError
+
+    by = f" by {stop}" if str(stop) else ""
+    error = RunnerError(
+        f"interrupted{by}; nothing of what was under way is kept, finished attempts are", code="interrupted"
+    )
+    return _failed(arguments, error)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -111,14 +116,16 @@ def _verb(arguments: Sequence[str], verbs: Container[str]) -> str:
 
 def main() -> NoReturn:
     """Entry point of the program ``hermeval``; ends in 0, 1 or 2."""
-    INTERRUPTS.install()
-    gc.set_threshold(
-        20_000, 20, 50
-    )  # imports make much and drop nothing: the usual 700 cost a tenth of a command's start
     code = 2
     try:
+        INTERRUPTS.install()
+        gc.set_threshold(
+            20_000, 20, 50
+        )  # imports make much and drop nothing: the usual 700 cost a tenth of a command's start
         _fill_standard_streams()
         code = run_command(sys.argv[1:])
+    except Interrupted as stop:  # right before run_command was ready for one: nothing has been said then
+        code = _interrupted(sys.argv[1:], stop)
     finally:  # also where something was raised while an error was told: never the interpreter's own 1
         INTERRUPTS.hush()
         if not _flushed():

@@ -1,0 +1,40 @@
+"""A signal in the first instants of a command: from the moment that it has a handler, there is an answer (B11)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.run.conftest import ROOT
+
+EARLY = """
+import os, signal, sys
+import runner.cli
+real = runner.cli.{place}
+def early(*given):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return real(*given)
+runner.cli.{place} = early
+sys.argv = ["hermeval", "verify", "--json", "x.attempt"]
+runner.cli.main()
+"""
+
+
+@pytest.mark.parametrize("place", ["_fill_standard_streams", "run_command", "_run"])
+def test_a_signal_before_anything_was_said_is_told(place: str) -> None:
+    """Exit status 2 and one object with the code ``interrupted``, also between the handlers and the first line of the command."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", EARLY.format(place=place)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["code"] == "interrupted"
+    assert "Traceback" not in done.stderr
