@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["exact", "normalised", "diverged"]
 _BEST_FIRST: tuple[Verdict, ...] = ("exact", "normalised", "diverged")
+_KILLED = 128 + 9
 PINNED_TRIES = 3
 """Runs of a pinned attempt at most. What nothing pins is the moment at which a processor turns to another program: rarely, on a busy machine, the CLI then draws two ids in the other
 order (ADR 0012). A run whose every byte is the recorded one is a match whichever run it is; how many were made is told."""
@@ -83,7 +84,7 @@ class _Terms:
 def reproduce(attempt: Attempt, machine: Machine, *, tell: Tell, cancelled: threading.Event) -> Reproduction:
     """Carry out the attempt's plan on its exchanges and compare. What is pinned is in the plan; a pinned attempt is run up to three times, until a run is exact.
 
-    Raises: ReproduceImpossible (no exchanges, another toolchain, a plan that is not this attempt's); BundleCorrupt; SandboxFailure; Cancelled.
+    Raises: ReproduceImpossible (no exchanges, another toolchain, a plan that is not this attempt's, a second run that was cut short); BundleCorrupt; SandboxFailure; Cancelled.
     """
     exchanges = attempt.exchanges()
     if not any(exchange.kind == "inference" for exchange in exchanges):
@@ -135,8 +136,20 @@ def _run_again(
         raise ReproduceImpossible(
             f"{seen.run.setup.step}: {seen.run.setup.message}", code=seen.run.setup.code, hint=seen.run.setup.hint
         )
+    refuse_broken(stored_run(attempt), seen.run)
     assessment = assess_run(work, seen, machine)
     return _compare(attempt, plan, upstream, seen, assessment)
+
+
+def refuse_broken(recorded: RunFacts, now: RunFacts) -> None:
+    """Refuse to compare a second run that this machine cut short or hid: what it lacks says nothing of the bits. Raises: ReproduceImpossible."""
+    hint = "something on this machine did that: its load, its memory, or a person; reproduce it again"
+    if now.exit_status == _KILLED and now.ended_by is None and recorded.exit_status != _KILLED:
+        raise ReproduceImpossible("the CLI was killed (SIGKILL) while it ran again", code="cli-killed", hint=hint)
+    if now.ended_by == "timeout" != recorded.ended_by:
+        raise ReproduceImpossible(f"the second run was ended by its limit: {now.limit}", code="timeout", hint=hint)
+    if now.workspace_unread and not recorded.workspace_unread:
+        raise ReproduceImpossible("the second run's workspace could not be read", code="workspace-unread", hint=hint)
 
 
 def plan_of(attempt: Attempt) -> RunPlan:
