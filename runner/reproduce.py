@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Verdict = Literal["exact", "normalised", "diverged"]
 _BEST_FIRST: tuple[Verdict, ...] = ("exact", "normalised", "diverged")
 _KILLED = 128 + 9
-PINNED_TRIES = 3
+PINNED_TRIES = 5
 """Runs of a pinned attempt at most. What nothing pins is the moment at which a processor turns to another program: rarely, on a busy machine, the CLI then draws two ids in the other
 order (ADR 0012). A run whose every byte is the recorded one is a match whichever run it is; how many were made is told."""
 
@@ -82,7 +82,7 @@ class _Terms:
 
 
 def reproduce(attempt: Attempt, machine: Machine, *, tell: Tell, cancelled: threading.Event) -> Reproduction:
-    """Carry out the attempt's plan on its exchanges and compare. What is pinned is in the plan; a pinned attempt is run up to three times, until a run is exact.
+    """Carry out the attempt's plan on its exchanges and compare. What is pinned is in the plan; a pinned attempt is run up to five times, until a run is exact.
 
     Raises: ReproduceImpossible (no exchanges, another toolchain, a plan that is not this attempt's, a second run that was cut short); BundleCorrupt; SandboxFailure; Cancelled.
     """

@@ -26,6 +26,7 @@ RUN = ("pinned-run", "A pinned run, the real CLI with a sub-agent on a scripted 
 WORLD = ("pinned-world", "The CLI, its sub-agent and their programs see the pinned date and kernel")
 TWICE = ("pinned-twice", "The same run again makes the same requests, byte for byte")
 SEED = ("pinned-seed", "Control: another seed makes other requests")
+MOST_RUNS = 5
 _SEEDS = ("00" * 32, "5a" * 32)
 _SKILL = "---\nname: note\ndescription: Drafts a note.\n---\n# Note\n\nWrite one line.\n"
 _LOOK = "date +%F; uname -r; mktemp -u"
@@ -128,16 +129,18 @@ def world_of(bodies: tuple[bytes, ...]) -> Check:
 
 
 def check_twice(first: tuple[bytes, ...], again: partial[tuple[bytes, ...]]) -> Check:
-    """Run again and compare; once more where it differs, since a busy machine can turn to another program at a bad moment. Raises: RunnerError."""
-    second = again()
-    if second == first:
+    """Run again and compare; where it differs, until two runs are equal, since a busy machine can turn to another program at a bad moment. Raises: RunnerError."""
+    runs = [first, again()]
+    while len(set(runs)) == len(runs) and len(runs) < MOST_RUNS:
+        runs.append(again())
+    if len(runs) == 2 and runs[1] == first:
         return Check(*TWICE, "ok", f"{len(first)} requests, {sum(map(len, first))} bytes")
-    cause = differing(first, second)
-    if again() in (first, second):
+    cause = differing(runs[0], runs[1])
+    if len(set(runs)) < len(runs):
         cure = "expect pinned runs to need a second try, or run where the machine is less busy"
-        return Check(*TWICE, "degraded", f"two of three runs are equal; the other: {cause}", cure)
+        return Check(*TWICE, "degraded", f"two of {len(runs)} runs are equal; the first two differ: {cause}", cure)
     cure = "run where the machine is less busy; if it stays, this CLI or host takes time or chance from where they are not pinned"
-    return Check(*TWICE, "failed", cause, cure)
+    return Check(*TWICE, "failed", f"{len(runs)} runs, none like another: {cause}", cure)
 
 
 def differing(first: tuple[bytes, ...], second: tuple[bytes, ...]) -> str:
