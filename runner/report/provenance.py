@@ -67,6 +67,7 @@ def _planned(plan: RunPlan) -> list[tuple[str, str]]:
         ("address", provider.base_url or ""),
         ("session id", plan.session_id),
         ("launch", f"{plan.launch.setting}, gate {plan.gate.mode}, determinism {plan.determinism}"),
+        ("pinned", "" if plan.pinned is None else f"{plan.pinned.date}, seed {plan.pinned.seed}: never scored"),
         ("model asked for", plan.model),
     ]
     if isinstance(plan, Plan):

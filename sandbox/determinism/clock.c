@@ -5,7 +5,7 @@
  * Rules: only CLOCK_REALTIME, its coarse and its TAI form are another; a standing monotonic clock would hang the CLI as soon as sub-agents run (facts/replay.md §4). A deadline that a
  * program made from the wall clock it sees is turned back into the real one, else it would have passed long ago, or never come. Functions of the C library are found when the library
  * is loaded; before that the kernel is asked. Also here: the C library's random functions always ask the kernel, so that the attendant (attend.c) answers newer libraries too, which would
- * take random bytes from the vDSO. Not covered: programs without a C library, times of files, calls made past the library (README "Pinned").
+ * take random bytes from the vDSO. Not covered: programs without a C library, times of files, calls made past the library (ADR 0012).
  */
 
 #define _GNU_SOURCE
