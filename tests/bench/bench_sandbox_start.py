@@ -31,7 +31,7 @@ def main(runs: int = 40) -> None:
     masks = present_masks(spec)
 
     def bare() -> float:
-        descriptors = [memory_file("data", entry.content) for entry in data_of(spec, masks)]
+        descriptors = [memory_file("data", entry.content or b"") for entry in data_of(spec, masks)]
         args = bwrap_args(spec, Descriptors(-1, -1, tuple(descriptors)), sources={}, masks=masks)
         held = args.index("--json-status-fd")
         del args[held : held + 4]
