@@ -1,7 +1,7 @@
 """The layers of the sandbox as data: which probes each holds, which layers overlap it, and how a test turns it off.
 
 Boundary: pure. Not here: the probes (table.py), the layers of gate, collector and readers (runner/doctor/probes/layers.py). Rules: no layer is decoration: with it and its overlaps off, at least
-one of ``probes`` fails, and tests/hold shows it. Changes are of the description, of bwrap's arguments, or of a copy of the supervisor's program: a line of it for another. There is no switch
+one of ``probes`` fails, and tests/sandbox shows it. Changes are of the description, of bwrap's arguments, or of a copy of the supervisor's program: a line of it for another. There is no switch
 for them outside of tests. Where nothing can be turned off, ``because`` says why.
 """
 
@@ -174,7 +174,7 @@ LAYERS = (
     Layer("supervisor", (53, 54, 55, 56, 57, 61), ("die-with-parent", "hold"), edits=LIFELINE, args_off=less("--die-with-parent"), shown_by=(55,)),
     Layer("hold", (56,), ("supervisor", "die-with-parent"), edits=LIFELINE, args_off=less("--die-with-parent"), shown_by=(56,)),
     Layer("watchdog", (47,), ("cgroup",), edits=NO_WEIGHING, shown_by=(47,)),
-    Layer("checked-description", (6, 77), because="turned off by tests/hold itself: it is a function, and no part of a description", shown_by=(6,)),
+    Layer("checked-description", (6, 77), because="turned off by tests/sandbox itself: it is a function, and no part of a description", shown_by=(6,)),
     Layer("handles", (7,), because="the same", shown_by=(7,)),
     Layer("wall-clock", (51, 60), because="without it those programs never end, and neither does the test"),
     Layer("output-caps", (50,), because="without them the output fills this machine's memory before the wall clock ends it"),
