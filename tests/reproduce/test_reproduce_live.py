@@ -89,12 +89,12 @@ def responses(path: Path) -> list[Response]:
 
 
 @pytest.mark.parametrize("name", PLAYS)
-def test_an_awkward_givenis_recorded_and_comes_back(
+def test_an_awkward_answer_is_recorded_and_comes_back(
     name: str, recorded: dict[str, Path], reproduced: dict[str, dict[str, Any]]
 ) -> None:
     """The record holds the provider's own bytes, in whatever form they came; the CLI does the same again on them, and every exchange is served once."""
     row, answers = reproduced[name], responses(recorded[name])
-    assert row["verdict"] in ("exact", "normalised"), row
+    assert row["verdict"] in ("exact", "normalised"), row.get("differences") or row.get("error")
     assert row["first_difference"] is None
     assert row["claims"]["results"] == "held"
     assert row["requests"]["served"] == len(answers) >= len(PLAYS[name])
