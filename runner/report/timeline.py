@@ -17,6 +17,7 @@ from runner.claude.lines import JSON_BLANKS, Event, LineSplitter, decode_line, d
 from runner.claude.names import result_text
 from runner.claude.transcript import MAX_LINE_BYTES
 from runner.report.bounds import Bounds, Excerpt, excerpt, excerpt_json, usd_text
+from runner.report.headline import known_usd
 
 StepKind = Literal["start", "prompt", "user", "skill", "text", "thinking", "call", "other", "result"]
 CallState = Literal["good", "error", "open"]
@@ -268,7 +269,7 @@ class _Builder:
             facts.append(f"num_turns {shown(event.num_turns)}")
         cost = event.total_cost_usd
         if isinstance(cost, (int, float)) and not isinstance(cost, bool):
-            facts.append(usd_text(float(cost)))
+            facts.append(usd_text(known_usd(cost)))
         text = self._text("" if event.result is None else event.result)
         if text and text == self._said:
             facts.append("its text is the model's last message")
