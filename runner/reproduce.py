@@ -30,6 +30,7 @@ from runner.plan import Plan, RunPlan
 from runner.replan import replan
 from runner.run_facts import RunFacts
 from runner.skills import SkillTree, read_tree
+from runner.staging import writing
 
 if TYPE_CHECKING:
     from runner.bundle.reader import Attempt
@@ -181,7 +182,12 @@ def compare_toolchain(attempt: Attempt, machine: Machine) -> None:
 
 
 def write_tree(attempt: Attempt, folder: Path) -> None:
-    """Write the attempt's skill tree into the run's private folder, with the recorded execute bits."""
+    """Write the attempt's skill tree into the run's private folder, with the recorded execute bits. Raises: SandboxFailure where there is no room; BundleCorrupt."""
+    with writing(folder):
+        _write_tree(attempt, folder)
+
+
+def _write_tree(attempt: Attempt, folder: Path) -> None:
     folder.mkdir(mode=0o755)
     listed = attempt.json("skill-tree.json")
     executable = {row["path"] for row in listed["files"] if row["executable"]} if isinstance(listed, dict) else set()
