@@ -340,11 +340,11 @@ def test_no_answer_is_a_502_that_may_be_retried(
 
 def test_a_stream_that_falls_silent_is_cut(live: Callable[..., Any], ask: Callable[..., Any]) -> None:
     """The idle deadline counts between pieces."""
-    one, _ = live([SSE_HEAD + chunk(START), 0.6, "close"], timeouts=Timeouts(idle_s=0.2))
+    one, _ = live([SSE_HEAD + chunk(START), 3.0, "close"], timeouts=Timeouts(idle_s=0.2))
     started = time.monotonic()
     answer = one.post(ask(stream=True))
     assert (answer.whole, answer.body) == (False, START)
-    assert time.monotonic() - started < 0.55
+    assert time.monotonic() - started < 2.9
 
 
 def test_a_closed_port_is_a_502(rig: Callable[..., Any], ask: Callable[..., Any]) -> None:
