@@ -7,6 +7,7 @@ Rules: whatever is left out is counted and said. A text is cut by characters bef
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,6 +37,7 @@ class Bounds:
     checks: int
 
 
+_MAX_USD = 1e9
 WHOLE = Bounds("whole", 200_000, 20_000, 4_000, 20_000, 600, 200, 500, 500, 40, 200, 1_000)
 """A page of one attempt."""
 SHORT = Bounds("short", 4_000, 1_200, 1_000, 2_000, 30, 10, 40, 40, 0, 20, 100)
@@ -136,6 +138,13 @@ def seconds_text(seconds: float) -> str:
     if whole < 7200:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def known_usd(value: object) -> float | None:
+    """Return an amount that can be shown and drawn; None for one that is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value < _MAX_USD and math.isfinite(value) else None
 
 
 def usd_text(amount: float | None) -> str:

@@ -6,20 +6,18 @@ Rules: a number that is not finite, or is no number, is not known. Nothing is ro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from runner.bundle.reader import Attempt
 from runner.plan import Plan, RunPlan
-from runner.report.bounds import excerpt, seconds_text, usd_text
+from runner.report.bounds import excerpt, known_usd, seconds_text, usd_text
 from runner.report.evaluation import EvaluationView, text_of
 from runner.report.view import Row, Word
 from runner.report.workspace import mapping
 
 Pairs = tuple[tuple[str, str], ...]
 _WHY_CHARS = 240
-_MAX_USD = 1e9
 _MAX_MODELS = 5
 _WITNESS = {True: "yes", False: "no", None: "cannot tell"}
 _GATE = (
@@ -36,6 +34,7 @@ _GATE = (
     ("connections_failed", "failed connections"),
 )
 _GATE_ALWAYS = frozenset({"requests", "refused", "input_tokens", "output_tokens"})
+_MAX_S = 1e9
 _MAX_GATE_NOTES = 10
 
 
@@ -143,15 +142,8 @@ def gate_facts(attempt: Attempt) -> Pairs:
     return tuple(facts)
 
 
-def known_usd(value: object) -> float | None:
-    """Return an amount that can be shown and drawn; None for one that is none."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if 0 <= value < _MAX_USD and math.isfinite(value) else None
-
-
 def _duration(value: object) -> float | None:
-    return value if isinstance(value, float) and 0 < value < _MAX_USD else None
+    return value if isinstance(value, float) and 0 < value < _MAX_S else None
 
 
 def _flag(values: Mapping[str, Any], name: str) -> bool | None:

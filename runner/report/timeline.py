@@ -16,8 +16,7 @@ from runner.claude.case import shown
 from runner.claude.lines import JSON_BLANKS, Event, LineSplitter, decode_line, decode_object
 from runner.claude.names import result_text
 from runner.claude.transcript import MAX_LINE_BYTES
-from runner.report.bounds import Bounds, Excerpt, excerpt, excerpt_json, usd_text
-from runner.report.headline import known_usd
+from runner.report.bounds import Bounds, Excerpt, excerpt, excerpt_json, known_usd, usd_text
 
 StepKind = Literal["start", "prompt", "user", "skill", "text", "thinking", "call", "other", "result"]
 CallState = Literal["good", "error", "open"]

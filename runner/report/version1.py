@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from runner.bundle.version1 import read_version1
-from runner.report.bounds import Bounds, excerpt
+from runner.report.bounds import Bounds, excerpt, known_usd
 from runner.report.evaluation import text_of, undecided
-from runner.report.headline import bare_row, known_usd
+from runner.report.headline import bare_row
 from runner.report.saved import find_evaluations
 from runner.report.view import AttemptView, ControlView, Facts, Word
 
