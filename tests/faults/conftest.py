@@ -66,7 +66,7 @@ class Bench:
         trial = self.trial()
         plan, report = trial.temporary.parent / "plan.json", trial.temporary.parent / "report.json"
         filled = json.dumps({"rules": list(fault.rules), "clock": list(fault.clock)})
-        plan.write_text(filled.replace("@OUT", str(trial.out)).replace("@HOME", str(trial.temporary.parent)))
+        plan.write_text(filled.replace("@OUT", str(trial.out)).replace("@RUNS", str(trial.staging)))
         injector = [sys.executable, "-P", "-m", "tests.faults.inject", str(plan), str(report)]
         process = trial.start(fault.verb, *fault.more, prefix=injector if fault.prefix is None else fault.prefix(trial))
         out, err = watched(trial, process)

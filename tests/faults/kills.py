@@ -28,6 +28,16 @@ from tests.run.leftovers import abandoned, command_of, descendants_of, wait_unti
 ROUND = 20
 """Victims in one directory."""
 TERM_SHARE = 0.25
+PHASES: dict[str, tuple[str, ...]] = {
+    "run": ("spread", "spread", "cli", "cli", "grader"),
+    "judge": ("spread", "cli"),
+    "replay": ("spread", "grader"),
+    "reproduce": ("spread", "cli"),
+    "report": ("spread",),
+}
+"""From what the moments count: anywhere in a command's length, or from when its CLI or its grading programs are first seen."""
+AFTER_S = 1.2
+"""How long after that at most."""
 _SUBREAPER = 36
 _LOOK_S = 0.03
 GRADERS = (b"/node\0", b"/hermeval/node\0", b"profile_host", b"host_worker")
@@ -117,18 +127,30 @@ class Session:
             raise RuntimeError(f"the unharmed {verb}: {faults} {err}")
         trial.keep_up()
 
+    def await_moment(
+        self, process: subprocess.Popen[str], trial: Trial, phase: str, moment_s: float
+    ) -> tuple[bool, bool]:
+        """Wait until so long after the start of a phase, or the end; says whether a CLI and whether a grader lives then."""
+        until = time.monotonic() + (moment_s if phase == "spread" else WAIT_S)
+        seen = phase == "spread"
+        while True:
+            cli = trial.traces.look(process.pid)
+            grader = any(is_grader(one.command) for one in trial.traces.seen.values() if one.alive)
+            if not seen and (cli if phase == "cli" else grader):
+                seen, until = True, time.monotonic() + moment_s
+            left_s = until - time.monotonic()
+            if left_s <= 0 or process.poll() is not None:
+                return cli, grader
+            time.sleep(min(_LOOK_S, left_s))
+
     def kill_one(self, verb: str) -> None:
         """Start a command, kill it at a random moment of its length, and look at what that leaves."""
         figures, trial = self.of(verb), self.next_trial()
         number = signal.SIGTERM if self.chance.random() < TERM_SHARE else signal.SIGKILL
-        moment_s = self.chance.random() * self.length_s[verb] * 1.02
+        phase = self.chance.choice(PHASES[verb])
+        moment_s = self.chance.random() * (self.length_s[verb] if phase == "spread" else AFTER_S)
         process = trial.start(verb)
-        until = time.monotonic() + moment_s
-        while process.poll() is None and time.monotonic() < until:
-            trial.traces.look(process.pid)
-            time.sleep(max(0.0, min(_LOOK_S, until - time.monotonic())))
-        cli = trial.traces.look(process.pid)
-        grader = any(is_grader(one.command) for one in trial.traces.seen.values() if one.alive)
+        cli, grader = self.await_moment(process, trial, phase, moment_s)
         heard = catches(process.pid, number)
         late = process.poll() is not None
         process.send_signal(number)
@@ -147,7 +169,9 @@ class Session:
             figures.with_grader += grader
             figures.sigkill += number is signal.SIGKILL
             figures.sigterm += number is signal.SIGTERM
-        where = f"{verb}, {number.name} after {moment_s:.3f} s"
+        if phase == "spread":  # the machine's load changes: keep a few moments beyond the end, and only a few
+            self.length_s[verb] *= 0.8 if late else 1.02
+        where = f"{verb}, {number.name} {moment_s:.3f} s after the start of its {phase}"
         if process.returncode >= 0:
             ending = Ending(verb, process.returncode, out, err)
             figures.lies += [f"{where}: {lie}" for lie in ending.lies()]

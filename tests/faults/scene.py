@@ -21,7 +21,7 @@ from typing import Any
 from runner.bundle.reader import open_attempt
 from runner.errors import RunnerError
 from tests.run.conftest import FINAL, ROOT, Place, replies, text, tool
-from tests.run.leftovers import Traces, wait_until
+from tests.run.leftovers import ROOT_RUNS, Traces, wait_until
 
 COMMANDS = ("run", "judge", "replay", "reproduce", "report")
 LEFT_AFTER_S = 20.0
@@ -65,6 +65,11 @@ class Trial:
     def __post_init__(self) -> None:
         """Watch for what is left."""
         self.traces = Traces(self.runtime, self.temporary, ())
+
+    @property
+    def staging(self) -> Path:
+        """Where private directories of runs are made: for root at one place on the machine."""
+        return ROOT_RUNS if os.geteuid() == 0 else self.runtime
 
     def arguments(self, verb: str) -> list[str]:
         """Return the command line of one of the commands."""
