@@ -14,14 +14,14 @@ import pytest
 
 from tests.grade.conftest import ROOT, Remade
 
-TRACER = Path(__file__).parent / "tracer.py"
+TRACER = ("-P", "-m", "tests.grade.tracer")
 NETWORKS = {2: "IPv4", 10: "IPv6", 17: "packet"}
 
 
 def traced(tmp_path: Path, *command: str) -> tuple[int, list[dict[str, Any]]]:
     report = tmp_path / "report"
     done = subprocess.run(
-        [sys.executable, str(TRACER), str(report), *command],
+        [sys.executable, *TRACER, str(report), *command],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         timeout=200,
