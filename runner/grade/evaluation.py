@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from runner import __version__
 from runner.bundle.format import SUFFIX
-from runner.errors import BundleExists, BundleUnwritable, RunnerError
+from runner.errors import BundleExists, BundleUnwritable, InputMissing, RunnerError
 from runner.grade.answers import CheckResult, DiagnosticResult
 from runner.grade.assertions import Criterion
 from runner.grade.subject import Effort
@@ -149,17 +150,23 @@ def evaluation_paths(attempt_path: Path, directory: Path | None = None) -> tuple
 
 
 def read_evaluations(attempt_path: Path, attempt_id: str, also: Path | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the evaluations that lie beside an attempt and name it, the earliest first, then those in ``also`` (``replay --out``); files that are none are passed over."""
+    """Yield the evaluations that lie beside an attempt and name it, the earliest first, then those in ``also`` (``replay --out``); files that are none are passed over.
+
+    Raises: InputMissing for one that is there and cannot be read: the verdict may stand in it.
+    """
     folders = [attempt_path.parent]
     if also is not None and not _same(also, attempt_path.parent):
         folders.append(also)
     for path in (path for folder in folders for path in evaluation_paths(attempt_path, folder)):
         try:
-            if path.stat().st_size > MAX_BYTES:
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:  # a pipe would be waited for
                 continue
             value = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError):
+        except (FileNotFoundError, ValueError, RecursionError):
             continue
+        except OSError as error:
+            raise InputMissing(f"an evaluation cannot be read: {error.strerror}", where=str(path)) from error
         if isinstance(value, dict) and value.get("format") == FORMAT and value.get("attempt") == attempt_id:
             yield value
 

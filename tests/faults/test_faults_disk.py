@@ -63,6 +63,7 @@ WRITES = [
     Fault("report", "EIO at the page's name", [at("rename", errno="EIO")], wants=REPORT),
 ]
 READS = [
+    Fault("report", "EIO at an evaluation", [at("openat", path=r"evaluation\.json$", errno="EIO")], wants=NOT_READ),
     Fault(
         "judge",
         "EIO at the attempt",
