@@ -185,6 +185,9 @@ def _verdict(opened: Opened) -> _Verdict:
     if isinstance(opened.plan, JudgePlan):
         return _Verdict("measured", "", "the judge decided every criterion", "")
     if evaluation is None:
+        if opened.plan.pinned is not None:
+            told = "the run is complete; its clock stood and its random bytes repeat, so it is never scored"
+            return _Verdict("measured", "", told, "hermeval reproduce runs it again, to the same bytes")
         return _Verdict("measured", "", outcome.message, outcome.hint)
     return _Verdict(evaluation.verdict, evaluation.code, evaluation.message, evaluation.hint)
 

@@ -97,6 +97,8 @@ def make_row(
         paid=plan.provider.kind == "anthropic",
         duration_s=_duration(row.get("duration_s")),
         is_control=is_control,
+        pinned=isinstance(plan, Plan) and plan.pinned is not None,
+        debug=bool(plan.shared_workspace),
     )
 
 

@@ -113,8 +113,7 @@ def _row(row: Row) -> str:
         word += f" {plain_word(row.code)}"
     if row.kind == "judge":
         word += " (judge)"
-    if row.is_control:
-        word += " (control)"
+    word += "".join(f" ({tag})" for tag in row.tags)
     cells = (
         str(row.number),
         word,

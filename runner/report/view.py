@@ -61,6 +61,16 @@ class Row:
 
     is_control: bool = False
     """Whether it is a negative control, whose output was changed on purpose."""
+    pinned: bool = False
+    """Whether its clock and random bytes were pinned: it is never scored."""
+    debug: bool = False
+    """Whether it is for debugging only: its workspace was a directory of the host."""
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What sets it apart, in a word each."""
+        told = (("control", self.is_control), ("pinned", self.pinned), ("debug", self.debug))
+        return tuple(word for word, holds in told if holds)
 
     @property
     def label(self) -> str:

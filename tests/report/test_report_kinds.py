@@ -14,6 +14,7 @@ from runner.bundle.writer import AttemptContent, write_attempt
 from runner.canonical import canonical_json, sha256_hex
 from runner.grade.control import write_control
 from runner.report.bounds import BRIEF, SHORT, WHOLE
+from runner.report.markdown import batch_markdown
 from runner.report.pages import attempt_page, batch_page
 from sandbox.collect import Entry
 from tests.report.made_attempts import Workshop
@@ -35,6 +36,20 @@ def with_part(path: Path, name: str, value: Any, **summary: Any) -> Path:
         attempt.manifest.fixture, {**attempt.manifest.summary, **summary}, dict(parts), attempt.exchanges()
     )
     return write_attempt(path.parent, content)
+
+
+def test_a_pinned_run_says_that_it_is_never_scored(workshop: Workshop) -> None:
+    """Its page, its line in a batch and in Markdown say ``pinned``, and none says that it can be graded; the same run without pins says that it can."""
+    pinned, free = (ROOT / f"fixtures/attempts/{name}.attempt" for name in ("pinned-subagent", "subagent"))
+    views = [workshop.view(pinned), workshop.view(free, 2)]
+    page = " ".join(Page("".join(attempt_page(views[0]))).text.split())
+    assert "never scored" in page
+    assert "replay makes one" not in page
+    assert "can be graded" not in page
+    assert [view.row.tags for view in views] == [("pinned",), ()]
+    assert "replay makes one" in Page("".join(attempt_page(views[1]))).text
+    told = "".join(batch_markdown(views))
+    assert told.count("(pinned)") == 1
 
 
 def test_negative_control_says_what_it_is(workshop: Workshop) -> None:
