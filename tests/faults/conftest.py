@@ -36,6 +36,8 @@ class Fault:
     """Another program to run below than the injector."""
     more: tuple[str, ...] = ()
     """Further arguments."""
+    idle: bool = False
+    """Whether the rules may have nothing to act on."""
     dies: bool = False
     """Whether the command itself is killed, so that there is no answer."""
 
@@ -77,7 +79,7 @@ class Bench:
             acted = sum(rule["acted"] for rule in told) or int(bool(fault.clock))
         wrong = [] if fault.dies else judged(fault, ending)
         wrong += [*trial.left(), *trial.damage()]
-        if not acted:
+        if not acted and not fault.idle:
             wrong.append("the fault did not come about")
         return Outcome(ending, acted, [f"{fault.verb}, {fault.name}: {what}" for what in wrong])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -96,14 +97,24 @@ STAGED = [
         wants=MACHINE,
     ),
 ]
+
+
+def full(verb: str, name: str, wants: frozenset[str], directory: str) -> Fault:
+    """A disk without room: a real one for root, else every call fails that would need some."""
+    if os.geteuid() == 0:
+        return Fault(verb, name, prefix=small("full", directory), wants=wants)
+    rule = at("write", "mkdir", "linkat", count=None, path=directory, who=None, errno="ENOSPC")
+    return Fault(verb, name, [rule], wants=wants, idle=True)
+
+
 FULL = [
-    Fault("run", "no room for attempts", prefix=small("full", "@OUT"), wants=UNWRITABLE),
-    Fault("judge", "no room for attempts", prefix=small("full", "@OUT"), wants=JUDGE),
-    Fault("replay", "no room for evaluations", prefix=small("full", "@OUT"), wants=UNWRITABLE),
-    Fault("report", "no room for the page", prefix=small("full", "@OUT"), wants=REPORT),
-    Fault("reproduce", "no room for attempts", prefix=small("full", "@OUT"), wants=frozenset()),
-    Fault("run", "no room for private directories", prefix=small("full", "@RUNS"), wants=STAGING),
-    Fault("reproduce", "no room for private directories", prefix=small("full", "@RUNS"), wants=STAGING),
+    full("run", "no room for attempts", UNWRITABLE, "@OUT"),
+    full("judge", "no room for attempts", JUDGE, "@OUT"),
+    full("replay", "no room for evaluations", UNWRITABLE, "@OUT"),
+    full("report", "no room for the page", REPORT, "@OUT"),
+    full("reproduce", "no room for attempts", frozenset(), "@OUT"),
+    full("run", "no room for private directories", STAGING, "@RUNS"),
+    full("reproduce", "no room for private directories", STAGING, "@RUNS"),
 ]
 SLOW = [
     Fault("run", "a slow disk", [at("fsync", "linkat", count=None, hold_s=0.3)], wants=frozenset()),
