@@ -218,6 +218,7 @@ def _work(
                 running.release()  # before the servers: their imports would hold it up, and the kernel keeps early connections for them
                 tell("started", {"setup_s": seen.sandbox_start_s})
                 running.listener = None  # the gate owns it from here
+                gate.at_rest = running.at_rest
                 gate.serve(listener)
                 if simulator is not None:
                     simulator.serve(running.further.pop())

@@ -26,6 +26,7 @@ from sandbox.errors import SandboxError, SandboxSetupFailed, SandboxUnavailable
 from sandbox.limits import HeldLimits, held_limits
 from sandbox.process import Host, Supervisor
 from sandbox.request import Request, resolve_sources
+from sandbox.rest import at_rest
 from sandbox.spec import Bind, SandboxSpec
 from sandbox.streams import Capped, Drain, Ends, Feed
 
@@ -159,6 +160,10 @@ class Running:
     def limits(self) -> HeldLimits:
         """What holds the limits of this sandbox, read back from the kernel."""
         return self._limits
+
+    def at_rest(self) -> bool:
+        """Whether nothing inside runs or wants to run at this moment (rest.py). From any thread, until ``close``."""
+        return at_rest(self._pid1)
 
     def release(self) -> None:
         """Let the program start. Without effect on a sandbox that has ended."""

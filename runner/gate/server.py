@@ -77,6 +77,8 @@ class Gate:
             record_bytes=settings.ceilings.record_bytes,
             keep=keep,
         )
+        self.at_rest: Callable[[], bool] = lambda: True
+        """Whether the gate's client has nothing to do at this moment; set by whoever can know it. Called in the gate's thread."""
         self.ended_by: Refusal | None = None
         self.notes: list[str] = []
         self.connections_failed = 0

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 256
 BODY_DEADLINE_S = 60.0
 HANDSHAKE_DEADLINE_S = 10.0
-CUT_SETTLE_S = 0.5
-"""Between the last piece of a stream that was cut and the cut: the CLI drops what it has not read when the connection goes, and then counts another usage in its
-result. With this pause a recording and its reproduction show it the same (seen once in three without, once in sixty with 0.1 s on a machine with six times the work it can do)."""
+REST_S, REST_POLL_S, REST_DEADLINE_S = 0.2, 0.02, 10.0
+"""A stream is cut once the CLI has been at rest for so long after its last piece, looked at so often; at the latest after so long (a tool in the background may never rest). The CLI drops
+what it has not read when the connection goes, and then counts another cost in its result. A pause by the clock alone was too short on a busy machine, now and then, whatever its length."""
 ENDING_CODES = frozenset({"price-unknown", "unscripted", "replay-miss"})
 """Refusals that can end a run without being about a ceiling."""
 
@@ -294,7 +294,7 @@ class Serving:
             await relay.send_error(502, error.message, retryable=error.retryable)
         except UpstreamCut as error:
             if draft.status is not None:
-                await asyncio.sleep(CUT_SETTLE_S)
+                await self._rest()
             self._recorder.ended(draft, "cut")
             return await self._hang_up(request, reset=error.reset)
         except Stopped as error:
@@ -313,6 +313,13 @@ class Serving:
             raise Hangup from error
         self._recorder.ended(draft, "complete")
         return Answered(keep_alive=request.keep_alive).as_response()
+
+    async def _rest(self) -> None:
+        """Wait until the CLI has read what it was sent."""
+        rested, deadline = 0.0, (now := asyncio.get_running_loop().time)() + REST_DEADLINE_S
+        while rested < REST_S and now() < deadline:
+            await asyncio.sleep(REST_POLL_S)
+            rested = rested + REST_POLL_S if self._gate.at_rest() else 0.0
 
     async def _hang_up(self, request: web.BaseRequest, *, reset: bool) -> web.StreamResponse:
         connection = _connection(request)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from runner.gate.serving import REST_POLL_S, REST_S
+
 TEXT = {"message": {"content": [{"type": "text", "text": "hello"}]}}
 
 
@@ -97,6 +99,27 @@ def test_a_cut_closes_the_connection_in_the_middle(
     (exchange,) = one.close().exchanges
     assert exchange.response is not None
     assert (exchange.response.body, exchange.response.ending) == (answer.body, "cut")
+
+
+@pytest.mark.parametrize("busy_looks", [0, 15])
+def test_a_stream_is_cut_only_once_the_client_rests(
+    busy_looks: int, rig: Callable[..., Any], ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cut comes after the client has been at rest, look after look, however long it is busy before; one that never rests is cut all the same, later."""
+    one = rig([{"reply": {**TEXT, "cut_after_bytes": 100}, "times": 2}])
+    looks: list[bool] = []
+
+    def look() -> bool:
+        looks.append(len(looks) >= busy_looks)
+        return looks[-1]
+
+    one.gate.at_rest = look
+    assert not one.post(ask(stream=True)).whole
+    assert looks[:busy_looks] == [False] * busy_looks
+    assert sum(looks) == pytest.approx(REST_S / REST_POLL_S, abs=1)
+    monkeypatch.setattr("runner.gate.serving.REST_DEADLINE_S", 0.1)
+    one.gate.at_rest = lambda: False
+    assert not one.post(ask(stream=True)).whole
 
 
 def test_a_bare_reset_comes_before_any_byte(rig: Callable[..., Any], ask: Callable[..., Any]) -> None:
