@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _AROUND = 60
+_ENTRY = 300
+"""Characters of an item that only one side has: enough for an entry of a workspace with its path and digest."""
 _ABSENT = object()
 
 
@@ -47,9 +49,8 @@ def first_difference(recorded: Any, now: Any, pointer: str = "") -> Difference |
             if found is not None:
                 return found
         if len(recorded) != len(now):
-            return Difference(
-                f"{pointer}/{min(len(recorded), len(now))}", f"{len(recorded)} items", f"{len(now)} items"
-            )
+            at = min(len(recorded), len(now))
+            return Difference(f"{pointer}/{at}", _entry(recorded, at), _entry(now, at))
         return None
     if isinstance(recorded, str) and isinstance(now, str):
         return None if recorded == now else text_difference(recorded, now, pointer)
@@ -73,8 +74,14 @@ def _excerpt(text: str, start: int) -> str:
     return f"{'…' if start else ''}{json.dumps(piece)}{'…' if start + _AROUND < len(text) else ''}"
 
 
-def _shown(value: Any) -> str:
+def _entry(items: list[Any], at: int) -> str:
+    """Return the item that one of two lists has more, or that there is none, and how long the list is."""
+    shown = _shown(items[at], _ENTRY) if at < len(items) else "nothing"
+    return f"{shown} ({len(items)} {'item' if len(items) == 1 else 'items'})"
+
+
+def _shown(value: Any, most: int = _AROUND) -> str:
     if value is _ABSENT:
         return "nothing"
     text = json.dumps(value, ensure_ascii=True, sort_keys=True, default=str)
-    return text if len(text) <= _AROUND else f"{text[:_AROUND]}…"
+    return text if len(text) <= most else f"{text[:most]}…"

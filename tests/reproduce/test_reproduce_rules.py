@@ -124,3 +124,22 @@ def test_an_event_that_is_nested_without_end_is_compared_as_it_stands() -> None:
     recorded = canonical_events(deep)
     assert compare_events(recorded, canonical_events(deep))[1] is None
     assert compare_events(recorded, canonical_events(deep.replace(b"1", b"2")))[1] is not None
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "sides"),
+    [
+        ([1], [1, {"path": "new"}], ("nothing (1 item)", '{"path": "new"} (2 items)')),
+        ([1, 2, 3], [1], ("2 (3 items)", "nothing (1 item)")),
+        ([], ["x"], ("nothing (0 items)", '"x" (1 item)')),
+    ],
+)
+def test_a_list_that_is_longer_shows_its_first_entry_too_many(
+    recorded: list[Any], now: list[Any], sides: tuple[str, str]
+) -> None:
+    """Not the lengths alone: which entry is new, or gone, and where."""
+    found = first_difference({"entries": recorded}, {"entries": now})
+    assert found is not None
+    assert (found.recorded, found.now) == sides
+    assert found.pointer == f"/entries/{min(len(recorded), len(now))}"
+    assert first_difference({"entries": now}, {"entries": now}) is None
