@@ -338,8 +338,11 @@ static _Noreturn void attend(pid_t program, int ends) {
     fail("memory");
   struct pollfd wait[2] = {{ends, POLLIN, 0}, {listener, POLLIN, 0}};
   for (;;) {
-    if (poll(wait, 2, -1) < 0 && errno != EINTR)
-      fail("waiting");
+    if (poll(wait, 2, -1) < 0) {
+      if (errno != EINTR)
+        fail("waiting");
+      continue; /* what it said before is no answer: asking for a call that is not there would block */
+    }
     if (wait[0].revents) {
       struct signalfd_siginfo signal;
       if (read(ends, &signal, sizeof signal) < 0 && errno != EAGAIN)
@@ -379,15 +382,16 @@ int main(int argc, char **argv) {
   int ends = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
   if (ends < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
     fail("starting");
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the program has the same uid; before it is there, and an execve undoes it for the program */
   pid_t program = fork();
   if (program < 0)
     fail("starting");
   if (program == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* without the attendant nothing here is pinned */
+    close(channel[0]); /* so that handing over fails where the attendant has died already */
     become(channel[1], &mask, argv + 6);
   }
   close(channel[1]);
-  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the program has the same uid */
   listener = receive_descriptor(channel[0]);
   if (listener < 0) {
     waitpid(program, NULL, 0); /* it has said why */
