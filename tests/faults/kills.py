@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -250,8 +251,12 @@ def run_session(
         for verb in commands:
             session.measure(verb)
         started, turn = time.monotonic(), 0
-        while (kills is None or sum(session.of(verb).kills for verb in commands) < kills) and (
-            seconds is None or time.monotonic() - started < seconds
+        enough = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: enough.set())  # what was counted until then is told
+        while (
+            not enough.is_set()
+            and (kills is None or sum(session.of(verb).kills for verb in commands) < kills)
+            and (seconds is None or time.monotonic() - started < seconds)
         ):
             session.kill_one(commands[turn % len(commands)])
             turn += 1
