@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
@@ -70,6 +71,8 @@ def check_signature(
 
 def _whose(keygen: Keygen, message: bytes, data: bytes, allowed: bytes, key: str) -> tuple[Status, str]:
     names, said = keygen.principals(data, allowed)
+    if not names:
+        said = said or "it is listed under no name"
     for name in names[:_MAX_PRINCIPALS]:
         verified = keygen.verify(message, data, allowed, name, NAMESPACE)
         if verified.ok:
@@ -91,10 +94,7 @@ def read_allowed(path: Path) -> bytes:
 
 def read_small(path: Path, limit: int) -> bytes:
     """Return a regular file's bytes. Raises: OSError; ValueError for what is no file, or larger than ``limit``."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would be waited for
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ValueError("it is no file")
+    with _open_regular(path) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise ValueError(f"it is larger than {limit} bytes")
@@ -102,9 +102,20 @@ def read_small(path: Path, limit: int) -> bytes:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the hex sha256 of the whole file as it lies there. Raises: InputMissing."""
+    """Return the hex sha256 of the whole file as it lies there. Raises: InputMissing, also for what is no file: a pipe or a device might never end."""
     try:
-        with path.open("rb") as file:
+        with _open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputMissing(f"the attempt cannot be read: {error.strerror}", where=str(path)) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputMissing(f"the attempt cannot be read: {reason}", where=str(path)) from error
+
+
+def _open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading. Raises: OSError; ValueError for what is none."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)  # a pipe would be waited for
+    file = os.fdopen(fd, "rb")
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        file.close()
+        raise ValueError("it is no file")
+    return file

@@ -66,9 +66,13 @@ class Keygen:
         return self._check("check-novalidate", message, signature, None, ["-n", namespace])
 
     def principals(self, signature: bytes, allowed: bytes) -> tuple[tuple[str, ...], str]:
-        """Return the names under which the allowed signers list the signature's key, today; and where there are none, why not."""
+        """Return the names under which the allowed signers list the signature's key, today; and where there are none, why not.
+
+        What a list leaves out (``!NAME``) is printed among them, and would even be found to match another pattern of its line: it is nobody's name.
+        """
         done = self._check("find-principals", b"", signature, allowed, [])
-        return tuple(done.out.decode("utf-8", "surrogateescape").splitlines()) if done.ok else (), done.said
+        lines = done.out.decode("utf-8", "surrogateescape").split("\n") if done.ok else []
+        return tuple(name for name in lines if name and not name.startswith("!")), done.said
 
     def verify(self, message: bytes, signature: bytes, allowed: bytes, principal: str, namespace: str) -> Answer:
         """Say whether a signature is one of the message by a key that is allowed to ``principal`` for this namespace, today."""
@@ -90,7 +94,7 @@ class Keygen:
             raise SigningUnavailable(f"a signature could not be handed to ssh-keygen: {error.strerror}") from error
         if code not in (0, _NO):  # whatever started it failed, or it was killed: that says nothing about a signature
             raise SigningUnavailable(f"ssh-keygen came to no answer: {said or f'exit status {code}'}")
-        return Answer(code == 0, out, said)
+        return Answer(code == 0, out, said.replace(f"{folder}/allowed:", "line "))
 
     def _run(self, arguments: Sequence[str], message: bytes, *, ask: bool) -> tuple[int, bytes, str]:
         """Return exit status, output, and the complaint as one visible line. Raises: SigningUnavailable."""

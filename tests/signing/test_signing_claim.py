@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runner.bundle.claims import Verification, verify_attempt
 from runner.bundle.reader import open_attempt
 from runner.canonical import sha256_hex
-from runner.errors import SigningUnavailable
+from runner.errors import InputMissing, SigningUnavailable
 from runner.signing.armor import MAX_BYTES, armored, parse_signature
 from runner.signing.claim import check_signature, signature_path
 from runner.signing.keygen import Keygen, unavailable
@@ -108,6 +108,11 @@ def test_without_a_signature_or_signers_it_is_unknown(attempt: Path, people: dic
         ('valid-after="20990101"', None, "broken", "not yet valid"),
         ("", "*@example.com", "held", "*@example.com"),
         ("", "team@example.com,alice@example.com", "held", "team@example.com"),
+        ("", "!bob@example.com,*@example.com", "held", "signed by *@example.com with"),
+        ("", "!alice@example.com", "broken", "listed under no name"),
+        ("", "al\u2028ice@example.com", "held", "signed by al"),
+        ("", '"Alice Example"', "held", "signed by Alice Example with"),
+        ("", "-f,-n", "held", "signed by -f with"),
         ("cert-authority", None, "broken", "not among the allowed signers"),
     ],
 )
@@ -186,6 +191,26 @@ def test_what_is_no_signature_is_broken_and_what_cannot_be_read_unknown(
     beside.unlink()
     os.mkfifo(beside)
     assert claim(attempt, allowed())[0] == "unknown"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+def test_what_is_no_file_is_neither_waited_for_nor_signed(
+    kind: str, tmp_path: Path, people: dict[str, Person], attempt: Path
+) -> None:
+    """A pipe without a writer, a device without an end, a directory: refused at once, and nothing is written; a link to an attempt is signed as the file that it is."""
+    path = tmp_path / "odd.attempt"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with pytest.raises(InputMissing):
+        sign_attempt(path, people["alice"].key, keygen(), ask=False)
+    assert not signature_path(path).exists()
+    link = tmp_path / "link.attempt"
+    link.symlink_to(attempt)
+    assert sign_attempt(link, people["alice"].key, keygen(), ask=False).path == signature_path(link)
 
 
 def test_a_version_1_attempt_can_be_signed(
