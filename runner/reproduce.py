@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +23,7 @@ from runner.claude.canonical_transcript import canonical_events, compare_events
 from runner.conduct import Machine, Seen, Tell, carry_out, open_supervisor
 from runner.difference import Difference, first_difference
 from runner.errors import BundleCorrupt, ReproduceImpossible
-from runner.gate.rules import RULES_VERSION
+from runner.gate.rules import RULES_VERSION, Canonical, canonical_request, differing
 from runner.gate.upstreams.recorded import RecordedUpstream
 from runner.kept import workspace_parts
 from runner.plan import Plan, RunPlan
@@ -260,7 +260,8 @@ def _compare(
         )
     if not served.exact + served.normalised:
         found.append(("requests", Difference("", "at least one exchange", "none served")))
-    found += _different("refusals", _refusals(attempt.exchanges()), _refusals(seen.exchanges))
+    refusal_rules, differences = compare_refusals(attempt.exchanges(), seen.exchanges)
+    found += differences
     transcript_rules, difference = compare_events(
         canonical_events(attempt.part("transcript.jsonl")), canonical_events(bytes(seen.transcript))
     )
@@ -275,12 +276,12 @@ def _compare(
     )
     found += _different("workspace", _stored_workspace(attempt), _workspace(seen))
     found += _different("evidence", _evidence(attempt, plan), _concluded(assessment, seen.run))
-    verdict: Verdict = "diverged" if found else ("normalised" if served.normalised else "exact")
+    verdict: Verdict = "diverged" if found else ("normalised" if served.normalised or refusal_rules else "exact")
     place, first = found[0] if found else ("", None)
     return Reproduction(
         attempt_id=attempt.id,
         verdict=verdict,
-        rules=served.rules,
+        rules=served.rules + refusal_rules,
         transcript_rules=transcript_rules,
         first_difference=None if first is None else {"place": place, **first.as_json()},
         differences=tuple(f"{place}: {difference}" for place, difference in found),
@@ -295,13 +296,31 @@ def _different(place: str, recorded: Any, now: Any) -> list[tuple[str, Differenc
     return [] if found is None else [(place, found)]
 
 
-def _refusals(exchanges: tuple[Exchange, ...]) -> list[dict[str, Any]]:
-    """Return what the gate refused, as far as a run decides it; order among them is that of arrival."""
-    return [
-        {"method": exchange.request.method, "target": exchange.request.target, "code": exchange.refusal.code}
-        for exchange in exchanges
-        if exchange.kind == "refused" and exchange.refusal is not None and exchange.refusal.code != "replay-miss"
-    ]
+def compare_refusals(
+    recorded: Sequence[Exchange], now: Sequence[Exchange]
+) -> tuple[Counter[str], list[tuple[str, Difference]]]:
+    """Compare what the gate refused, bodies too; order among them is that of arrival. Returns the rules that bodies needed, and the first difference, if any."""
+    old, new = _refused(recorded), _refused(now)
+    forms = [[_form(exchange) for exchange in given] for given in (old, new)]
+    difference = _different("refusals", *([row for row, _ in given] for given in forms))
+    rules: Counter[str] = Counter()
+    if not difference:
+        for (_, was), (_, became) in zip(*forms, strict=True):
+            if was is not None and became is not None:
+                rules += differing(was, became) or Counter()
+    return rules, difference
+
+
+def _refused(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    return [one for one in exchanges if one.kind == "refused" and one.refusal and one.refusal.code != "replay-miss"]
+
+
+def _form(exchange: Exchange) -> tuple[dict[str, Any], Canonical | None]:
+    """Return what must be the same of a refused request, and its body under the rules, where it can be read."""
+    request, form = exchange.request, canonical_request(exchange.request.body)
+    body = sha256_hex(request.body) if form is None else json.loads(form.text)
+    code = exchange.refusal.code if exchange.refusal is not None else None
+    return {"method": request.method, "target": request.target, "code": code, "body": body}, form
 
 
 def _json_part(attempt: Attempt, name: str) -> Any:

@@ -2,7 +2,8 @@
 
 Boundary: pure. Not here: the rules for text (runner/gate/rules.py), the comparison of whole attempts (runner/reproduce.py).
 Rules: left out are event ids (of the CLI's own messages too), stamps and everything measured in milliseconds, by the names of their keys; text goes through the same rules as requests. Nothing else is changed, so that
-whatever else differs is seen. Events of parallel tools and sub-agents come as they come: where only the order differs, that is counted as ``event-order``.
+whatever else differs is seen. Events of parallel tools and sub-agents come as they come: where only the order differs, that is counted as ``event-order``. What the model said has one order
+in each thread, and the first and the last event are what they are.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def compare_events(recorded: CanonicalEvents, now: CanonicalEvents) -> tuple[Cou
         return Counter(
             rule for olds, news in pairs for (rule, old), (_, new) in zip(olds, news, strict=True) if old != new
         ), None
-    if sorted(recorded.events) == sorted(now.events):
+    if sorted(recorded.events) == sorted(now.events) and _threads(recorded.events) == _threads(now.events):
         moved = sum(old != new for old, new in zip(recorded.events, now.events, strict=True))
         return Counter({EVENT_ORDER: moved}), None
     for number, (old, new) in enumerate(zip(recorded.events, now.events, strict=False), 1):
@@ -59,6 +60,19 @@ def compare_events(recorded: CanonicalEvents, now: CanonicalEvents) -> tuple[Cou
             return Counter(), _event_difference(old, new, f"/event/{number}")
     count = min(len(recorded.events), len(now.events)) + 1
     return Counter(), Difference(f"/event/{count}", f"{len(recorded.events)} events", f"{len(now.events)} events")
+
+
+def _threads(events: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return what each thread's model said, in order, by the call that began the thread; under ``ends`` the first and the last event."""
+    threads: dict[str, list[str]] = {"ends": [*events[:1], *events[-1:]]}
+    for event in events:
+        try:
+            value = json.loads(event)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and value.get("type") == "assistant":
+            threads.setdefault(f"thread {value.get('parent_tool_use_id')}", []).append(event)
+    return threads
 
 
 def _event_difference(old: str, new: str, pointer: str) -> Difference:

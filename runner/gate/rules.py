@@ -73,6 +73,8 @@ REASONS = {rule.name: rule.reason for rule in TEXT_RULES} | {
 """Every rule for requests, with its reason; kept with each result that used one."""
 
 _ANY = re.compile("|".join(f"(?P<r{index}>{rule.pattern.pattern})" for index, rule in enumerate(TEXT_RULES)))
+_WORD = re.compile(rf"<(?=(?:literal )*(?:{'|'.join(rule.name for rule in TEXT_RULES)})>)")
+"""Where a text looks like one of the rules' words."""
 
 
 @dataclass(frozen=True)
@@ -107,18 +109,16 @@ class Renaming:
 
 
 def canonical_request(body: bytes) -> Canonical | None:
-    """Return a request body under the rules; None where it cannot be read."""
+    """Return a request body under the rules; None where it cannot be read, or is nested without end."""
+    values: list[tuple[str, str]] = []
     try:
         document = parse_document(body)
-    except BadDocument:
+        order = _sort_tool_results(document)
+        value = canonical_value(document, values)
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    except (BadDocument, RecursionError):
         return None
-    order = _sort_tool_results(document)
-    values: list[tuple[str, str]] = []
-    return Canonical(
-        json.dumps(canonical_value(document, values), ensure_ascii=False, separators=(",", ":"), sort_keys=True),
-        tuple(values),
-        order,
-    )
+    return Canonical(text, tuple(values), order)
 
 
 def canonical_value(value: Any, values: list[tuple[str, str]]) -> Any:
@@ -133,14 +133,14 @@ def canonical_value(value: Any, values: list[tuple[str, str]]) -> Any:
 
 
 def canonical_text(text: str, values: list[tuple[str, str]]) -> str:
-    """Return a text with the rules' words in place."""
+    """Return a text with the rules' words in place. A text that holds such a word already keeps it as ``<literal NAME>``, so that it equals no value."""
 
     def put(match: re.Match[str]) -> str:
         rule = TEXT_RULES[int((match.lastgroup or "r0")[1:])]
         values.append((rule.name, match[0]))
         return f"<{rule.name}>"
 
-    return _ANY.sub(put, text)
+    return _ANY.sub(put, _WORD.sub("<literal ", text))
 
 
 def differing(recorded: Canonical, now: Canonical) -> Counter[str] | None:

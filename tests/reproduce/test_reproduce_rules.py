@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from runner.claude.canonical_transcript import canonical_events, compare_events
 from runner.difference import first_difference
-from runner.gate.rules import REASONS, Renaming, canonical_request, differing, id_pairs
+from runner.gate.exchange import Exchange, Refusal, Request
+from runner.gate.rules import REASONS, TEXT_RULES, Renaming, canonical_request, differing, id_pairs
+from runner.reproduce import compare_refusals
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "inputs"
 AGENT, OTHER = "a0123456789abcdef", "afedcba9876543210"
@@ -143,3 +145,74 @@ def test_a_list_that_is_longer_shows_its_first_entry_too_many(
     assert (found.recorded, found.now) == sides
     assert found.pointer == f"/entries/{min(len(recorded), len(now))}"
     assert first_difference({"entries": now}, {"entries": now}) is None
+
+
+@pytest.mark.parametrize("name", [rule.name for rule in TEXT_RULES])
+def test_a_text_that_holds_a_rules_word_equals_no_value(name: str) -> None:
+    """Who writes the word that stands for a value has not written a value, however often it is quoted; it is equal to itself."""
+    values = {"date": "Today's date is 2026-11-30.", "kernel": "OS Version: Linux 6", "agent-id": AGENT}
+    texts = [f"Today's date is <{name}>.", f"OS Version: <{name}>", f"<{name}>", f"<literal {name}>", f"<<{name}>>"]
+    for text in texts:
+        assert differing(form(text), form(text)) == {}
+        for other in {*texts, *values.values(), f"<{AGENT}>"} - {text}:
+            assert differing(form(text), form(other)) is None, (text, other)
+
+
+def test_a_body_nested_without_end_has_no_form() -> None:
+    """It equals nothing under the rules, and nothing is raised; a little less of it has a form."""
+
+    def nested(depth: int) -> bytes:
+        return b'{"x":' + b"[" * depth + b"1" + b"]" * depth + b"}"
+
+    assert canonical_request(nested(100)) is not None
+    for depth in (400, 600, 900, 100_000):
+        made = canonical_request(nested(depth))
+        assert made is None or json.loads(made.text)
+
+
+def _event(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def _said(words: str, thread: str | None = None) -> bytes:
+    return _event(type="assistant", parent_tool_use_id=thread, message={"content": [{"type": "text", "text": words}]})
+
+
+BEGIN, END, RESULT = _event(type="system"), _event(type="result"), _event(type="user", n=1)
+MAIN, AGAIN, SUB = _said("one"), _said("two"), _said("sub", "toolu_1")
+
+
+@pytest.mark.parametrize(
+    ("now", "moved"),
+    [
+        ([BEGIN, MAIN, SUB, RESULT, AGAIN, END], 0),
+        ([BEGIN, SUB, MAIN, RESULT, AGAIN, END], 2),
+        ([BEGIN, MAIN, SUB, AGAIN, RESULT, END], 2),
+        ([BEGIN, AGAIN, SUB, RESULT, MAIN, END], None),
+        ([BEGIN, MAIN, SUB, RESULT, END, AGAIN], None),
+        ([MAIN, BEGIN, SUB, RESULT, AGAIN, END], None),
+    ],
+)
+def test_only_events_that_run_side_by_side_may_change_places(now: list[bytes], moved: int | None) -> None:
+    """Sub-agents and tool results come as they come; what one thread's model said keeps its order, and so do beginning and end."""
+    recorded = canonical_events(b"\n".join([BEGIN, MAIN, SUB, RESULT, AGAIN, END]))
+    rules, difference = compare_events(recorded, canonical_events(b"\n".join(now)))
+    assert (difference is not None) == (moved is None)
+    assert dict(rules) == ({"event-order": moved} if moved else {})
+
+
+def _refused(body: bytes, code: str = "provider-tool") -> Exchange:
+    request = Request(method="POST", target="/v1/messages", body=body)
+    return Exchange(seq=1, kind="refused", request=request, refusal=Refusal(code=code, message="no"))
+
+
+def test_bodies_of_refused_requests_are_compared() -> None:
+    """The same bytes need no rule; a value under a rule is counted; anything else, and what cannot be read, is a difference."""
+    body = json.dumps({"messages": [{"role": "user", "content": "Today's date is 2026-11-30."}]}).encode()
+    recorded = [_refused(body)]
+    assert compare_refusals(recorded, recorded) == ({}, [])
+    assert compare_refusals(recorded, [_refused(body.replace(b"2026", b"2027"))]) == ({"date": 1}, [])
+    for other in ([_refused(body.replace(b"date", b"dato"))], [_refused(b"x")], [_refused(body, "malformed")], []):
+        rules, ((place, _),) = compare_refusals(recorded, other)
+        assert (place, rules) == ("refusals", {})
+    assert compare_refusals([_refused(b"x")], [_refused(b"y")])[1]
