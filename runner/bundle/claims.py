@@ -189,10 +189,14 @@ def _for_a_run(attempt: Attempt) -> tuple[Claim, ...]:
         exchanges = any(exchange.kind == "inference" for exchange in attempt.exchanges())
     except BundleError:
         exchanges = False
-    judge = attempt.manifest.summary.get("kind") == "judge"
+    summary, grades = attempt.manifest.summary, _GRADES
+    if summary.get("kind") == "judge":
+        grades = "a judge's attempt has no grades of its own"
+    elif summary.get("determinism") == "pinned":
+        grades = "the run was pinned, and pinned runs are never scored"
     bare = "the attempt holds no exchanges to run it again on"
     return (
-        Claim("grades", "unknown", "a judge's attempt has no grades of its own" if judge else _GRADES),
+        Claim("grades", "unknown", grades),
         Claim("requests", "unknown", _REQUESTS if exchanges else bare),
         Claim("results", "unknown", _RESULTS if exchanges else bare),
     )

@@ -19,7 +19,7 @@ from runner.cli.run import default_out
 from runner.errors import BundleCorrupt, InputMissing, RunnerError
 from runner.text import visible
 
-_SUMMARY_FIELDS = ("outcome", "skill_state", "witnesses", "cost_usd")
+_SUMMARY_FIELDS = ("outcome", "skill_state", "witnesses", "cost_usd", "determinism")
 
 
 @click.command("list", short_help="List the attempts of a directory.")
@@ -95,6 +95,7 @@ def _version1_row(path: str) -> dict[str, Any]:
         "skill_state": None,
         "witnesses": None,
         "cost_usd": found.generation.cost_usd,
+        "determinism": None,
     }
 
 
@@ -117,9 +118,10 @@ def _show(rows: list[dict[str, Any]], directory: Path, *, err: bool) -> None:
 def _line(row: dict[str, Any], width: int) -> str:
     outcome, cost = row["outcome"], row["cost_usd"]
     word = (outcome.get("code") or outcome.get("kind")) if isinstance(outcome, dict) else outcome
+    pinned = ", pinned" if row["determinism"] == "pinned" else ""
     fields = (
         f"{visible(row['fixture'] or '-'):<{width}}",
-        f"{_word(word):<20}",
+        f"{_word(word) + pinned:<20}",
         f"{'(judge)' if row['kind'] == 'judge' else _word(row['skill_state']):<9}",
         f"{_word(cost):<8}",
     )

@@ -123,7 +123,10 @@ def _story(row: dict[str, Any]) -> str:
     """Return a row as a person reads it; everything foreign is escaped."""
     outcome = row["outcome"]
     head = "measured" if outcome["kind"] == "measured" else f"error[{outcome['code']}]"
-    lines = [f"{head}: {visible(outcome['message'])}"]
+    never = row.get("determinism") == "pinned" and outcome["kind"] == "measured"
+    lines = [
+        f"{head}: {'the run is complete; it was pinned, so it is never scored' if never else visible(outcome['message'])}"
+    ]
     if outcome["hint"]:
         lines.append(f"  do:     {visible(outcome['hint'])}")
     if row["skill_state"] is not None:

@@ -103,7 +103,9 @@ def _open(path: Path, bounds: Bounds, evaluations: Path | None) -> Opened:
         row=stored_row(attempt, assessment, path.name),
         rubric=rubric,
         control=stored_control(attempt),
-        saved=find_evaluations(path, attempt.id, rubric, bounds, evaluations),
+        saved=Saved(None)  # a pinned run is never scored, whoever laid an evaluation beside it
+        if plan.pinned is not None
+        else find_evaluations(path, attempt.id, rubric, bounds, evaluations),
     )
 
 
@@ -184,10 +186,10 @@ def _verdict(opened: Opened) -> _Verdict:
         return _Verdict("error", outcome.code or "", outcome.message, outcome.hint)
     if isinstance(opened.plan, JudgePlan):
         return _Verdict("measured", "", "the judge decided every criterion", "")
+    if opened.plan.pinned is not None:
+        told = "the run is complete; its clock stood and its random bytes repeat, so it is never scored"
+        return _Verdict("measured", "", told, "hermeval reproduce runs it again, to the same bytes")
     if evaluation is None:
-        if opened.plan.pinned is not None:
-            told = "the run is complete; its clock stood and its random bytes repeat, so it is never scored"
-            return _Verdict("measured", "", told, "hermeval reproduce runs it again, to the same bytes")
         return _Verdict("measured", "", outcome.message, outcome.hint)
     return _Verdict(evaluation.verdict, evaluation.code, evaluation.message, evaluation.hint)
 

@@ -214,6 +214,7 @@ def test_list_shows_every_attempt_and_what_cannot_be_read(
         "skill_state": "ran",
         "witnesses": None,
         "cost_usd": "0.01",
+        "determinism": None,
     }
     (tmp_path / "half.attempt").write_bytes(b"half")
     assert run_command(["list", "--json", str(tmp_path)]) == 2

@@ -16,6 +16,7 @@ from runner.grade.control import write_control
 from runner.report.bounds import BRIEF, SHORT, WHOLE
 from runner.report.markdown import batch_markdown
 from runner.report.pages import attempt_page, batch_page
+from runner.report.view import AttemptView
 from sandbox.collect import Entry
 from tests.report.made_attempts import Workshop
 from tests.report.page_reader import Page
@@ -50,6 +51,18 @@ def test_a_pinned_run_says_that_it_is_never_scored(workshop: Workshop) -> None:
     assert "replay makes one" in Page("".join(attempt_page(views[1]))).text
     told = "".join(batch_markdown(views))
     assert told.count("(pinned)") == 1
+
+
+def test_an_evaluation_beside_a_pinned_run_makes_no_score(workshop: Workshop) -> None:
+    """Whoever laid it there: the pinned run is measured and in no count of passes; beside the same run without pins it counts."""
+    views: list[AttemptView] = []
+    for name in ("pinned-subagent", "subagent"):
+        path = workshop.directory / f"{name}.attempt"
+        path.write_bytes((ROOT / f"fixtures/attempts/{name}.attempt").read_bytes())
+        workshop.evaluate(path)
+        views.append(workshop.view(path, len(views) + 1))
+    assert [(view.row.word, view.row.checks_met) for view in views] == [("measured", None), ("pass", 2)]
+    assert "all 2 checks" not in read(workshop, workshop.directory / "pinned-subagent.attempt")
 
 
 def test_negative_control_says_what_it_is(workshop: Workshop) -> None:
