@@ -11,7 +11,8 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +24,8 @@ from runner.claude.canonical_transcript import canonical_events, compare_events
 from runner.conduct import Machine, Seen, Tell, carry_out, open_supervisor
 from runner.difference import Difference, first_difference
 from runner.errors import BundleCorrupt, ReproduceImpossible
-from runner.gate.rules import RULES_VERSION, Canonical, canonical_request, differing
+from runner.gate.refusals import compare_refusals
+from runner.gate.rules import RULES_VERSION
 from runner.gate.upstreams.recorded import RecordedUpstream
 from runner.kept import workspace_parts
 from runner.plan import Plan, RunPlan
@@ -34,7 +36,6 @@ from runner.staging import writing
 
 if TYPE_CHECKING:
     from runner.bundle.reader import Attempt
-    from runner.gate.exchange import Exchange
     from runner.simulate.contract import Contract
 
 Verdict = Literal["exact", "normalised", "diverged"]
@@ -167,13 +168,14 @@ def plan_of(attempt: Attempt) -> RunPlan:
 
 def compare_toolchain(attempt: Attempt, machine: Machine) -> None:
     """Name every tool that is another than the recorded one (C2). Raises: ReproduceImpossible (``toolchain-mismatch``)."""
-    recorded, here = attempt.json("toolchain.json"), machine.toolchain.as_record()
-    old = recorded.get("agent", {}) if isinstance(recorded, dict) else {}
-    new: Any = here["agent"]
+    recorded: Any = attempt.json("toolchain.json")
+    here: Any = machine.toolchain.as_record()
+    agent = recorded.get("agent") if isinstance(recorded, dict) else None
+    old, new = agent if isinstance(agent, dict) else {}, here["agent"]
     wrong = [
         f"{name}: recorded {_tool(old.get(name))}, here {_tool(new.get(name))}"
         for name in ("claude", "node")
-        if not isinstance(old, dict) or old.get(name) != new.get(name)
+        if old.get(name) != new.get(name)
     ]
     if wrong:
         raise ReproduceImpossible(
@@ -189,8 +191,9 @@ def write_tree(attempt: Attempt, folder: Path) -> None:
 
 def _write_tree(attempt: Attempt, folder: Path) -> None:
     folder.mkdir(mode=0o755)
-    listed = attempt.json("skill-tree.json")
-    executable = {row["path"] for row in listed["files"] if row["executable"]} if isinstance(listed, dict) else set()
+    listed: Any = attempt.json("skill-tree.json")
+    with _as_written("skill-tree.json"):
+        executable = {row["path"] for row in listed["files"] if row["executable"]}
     for name in attempt.part_names:
         if name.startswith("skill-tree/"):
             path = name.removeprefix("skill-tree/")
@@ -260,15 +263,15 @@ def _compare(
         )
     if not served.exact + served.normalised:
         found.append(("requests", Difference("", "at least one exchange", "none served")))
-    refusal_rules, differences = compare_refusals(attempt.exchanges(), seen.exchanges)
-    found += differences
+    refusal_rules, difference = compare_refusals(attempt.exchanges(), seen.exchanges)
+    if difference is not None:
+        found.append(("refusals", difference))
     transcript_rules, difference = compare_events(
         canonical_events(attempt.part("transcript.jsonl")), canonical_events(bytes(seen.transcript))
     )
     if difference is not None:
         found.append(("transcript", difference))
-    recorded_output = attempt.part("output.txt").decode("utf-8", "surrogatepass") if attempt.has("output.txt") else None
-    found += _different("output", recorded_output, assessment.answer)
+    found += _different("output", _stored_output(attempt), assessment.answer)
     found += _different(
         "trace",
         _json_part(attempt, "trace.json"),
@@ -296,42 +299,30 @@ def _different(place: str, recorded: Any, now: Any) -> list[tuple[str, Differenc
     return [] if found is None else [(place, found)]
 
 
-def compare_refusals(
-    recorded: Sequence[Exchange], now: Sequence[Exchange]
-) -> tuple[Counter[str], list[tuple[str, Difference]]]:
-    """Compare what the gate refused, bodies too; order among them is that of arrival. Returns the rules that bodies needed, and the first difference, if any."""
-    old, new = _refused(recorded), _refused(now)
-    forms = [[_form(exchange) for exchange in given] for given in (old, new)]
-    difference = _different("refusals", *([row for row, _ in given] for given in forms))
-    rules: Counter[str] = Counter()
-    if not difference:
-        for (_, was), (_, became) in zip(*forms, strict=True):
-            if was is not None and became is not None:
-                rules += differing(was, became) or Counter()
-    return rules, difference
-
-
-def _refused(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    return [one for one in exchanges if one.kind == "refused" and one.refusal and one.refusal.code != "replay-miss"]
-
-
-def _form(exchange: Exchange) -> tuple[dict[str, Any], Canonical | None]:
-    """Return what must be the same of a refused request, and its body under the rules, where it can be read."""
-    request, form = exchange.request, canonical_request(exchange.request.body)
-    body = sha256_hex(request.body) if form is None else json.loads(form.text)
-    code = exchange.refusal.code if exchange.refusal is not None else None
-    return {"method": request.method, "target": request.target, "code": code, "body": body}, form
-
-
 def _json_part(attempt: Attempt, name: str) -> Any:
     return attempt.json(name) if attempt.has(name) else None
+
+
+def _stored_output(attempt: Attempt) -> str | None:
+    with _as_written("output.txt"):
+        return attempt.part("output.txt").decode("utf-8", "surrogatepass") if attempt.has("output.txt") else None
+
+
+@contextmanager
+def _as_written(part: str) -> Iterator[None]:
+    """Take what follows as the reading of a part. Raises: BundleCorrupt where it is of another form than any that was written."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BundleCorrupt("it is of another form than any that was written", where=f"part {part}") from error
 
 
 def _stored_workspace(attempt: Attempt) -> Any:
     if not attempt.has("workspace.json"):
         return None
     index: Any = attempt.json("workspace.json")
-    return _with_contents(index, attempt.part)
+    with _as_written("workspace.json"):
+        return _with_contents(index, attempt.part)
 
 
 def _workspace(seen: Seen) -> Any:

@@ -40,7 +40,7 @@ def canonical_events(transcript: bytes) -> CanonicalEvents:
             value = canonical_value(_without_measures(loads(line)), found)
             events.append(json.dumps(value, sort_keys=True, separators=(",", ":")))
         except (ValueError, TypeError, RecursionError):  # TypeError: nested too deeply to be kept (lines.py)
-            events.append(line.decode("utf-8", "backslashreplace"))
+            events.append(line.decode("utf-8", "surrogateescape"))
         values.append(tuple(found))
     return CanonicalEvents(tuple(events), tuple(values))
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from runner.claude.canonical_transcript import canonical_events, compare_events
 from runner.difference import first_difference
 from runner.gate.exchange import Exchange, Refusal, Request
+from runner.gate.refusals import compare_refusals
 from runner.gate.rules import REASONS, TEXT_RULES, Renaming, canonical_request, differing, id_pairs
-from runner.reproduce import compare_refusals
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "inputs"
 AGENT, OTHER = "a0123456789abcdef", "afedcba9876543210"
@@ -210,9 +210,9 @@ def test_bodies_of_refused_requests_are_compared() -> None:
     """The same bytes need no rule; a value under a rule is counted; anything else, and what cannot be read, is a difference."""
     body = json.dumps({"messages": [{"role": "user", "content": "Today's date is 2026-11-30."}]}).encode()
     recorded = [_refused(body)]
-    assert compare_refusals(recorded, recorded) == ({}, [])
-    assert compare_refusals(recorded, [_refused(body.replace(b"2026", b"2027"))]) == ({"date": 1}, [])
+    assert compare_refusals(recorded, recorded) == ({}, None)
+    assert compare_refusals(recorded, [_refused(body.replace(b"2026", b"2027"))]) == ({"date": 1}, None)
     for other in ([_refused(body.replace(b"date", b"dato"))], [_refused(b"x")], [_refused(body, "malformed")], []):
-        rules, ((place, _),) = compare_refusals(recorded, other)
-        assert (place, rules) == ("refusals", {})
-    assert compare_refusals([_refused(b"x")], [_refused(b"y")])[1]
+        rules, difference = compare_refusals(recorded, other)
+        assert (rules, difference is None) == ({}, False)
+    assert compare_refusals([_refused(b"x")], [_refused(b"y")])[1] is not None
