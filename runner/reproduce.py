@@ -267,7 +267,9 @@ def _compare(
     if difference is not None:
         found.append(("refusals", difference))
     transcript_rules, difference = compare_events(
-        canonical_events(attempt.part("transcript.jsonl")), canonical_events(bytes(seen.transcript))
+        canonical_events(attempt.part("transcript.jsonl")),
+        canonical_events(bytes(seen.transcript)),
+        upstream.renaming,
     )
     if difference is not None:
         found.append(("transcript", difference))

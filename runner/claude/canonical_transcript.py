@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from runner.claude.lines import loads
 from runner.difference import Difference, first_difference, text_difference
-from runner.gate.rules import canonical_value
+from runner.gate.rules import ID_RULES, Renaming, canonical_value
 
 EVENT_ORDER = "event-order"
 LEFT_OUT = frozenset({"uuid", "timestamp", "logical_parent_uuid", "run_id", "start_time", "end_time"})
+
+Values = tuple[tuple[str, str], ...]
+"""Rule and value, as an event has them."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class CanonicalEvents:
     """A transcript's events in order, each as canonical JSON, with what the rules replaced."""
 
     events: tuple[str, ...]
-    values: tuple[tuple[tuple[str, str], ...], ...]
+    values: tuple[Values, ...]
 
 
 def canonical_events(transcript: bytes) -> CanonicalEvents:
@@ -45,21 +49,53 @@ def canonical_events(transcript: bytes) -> CanonicalEvents:
     return CanonicalEvents(tuple(events), tuple(values))
 
 
-def compare_events(recorded: CanonicalEvents, now: CanonicalEvents) -> tuple[Counter[str], Difference | None]:
-    """Return which rules were needed and how often, and the first difference that no rule explains."""
+def compare_events(
+    recorded: CanonicalEvents, now: CanonicalEvents, renaming: Renaming | None = None
+) -> tuple[Counter[str], Difference | None]:
+    """Return which rules were needed and how often, and the first difference that no rule explains. ``renaming`` is what the requests have shown of ids; it is not changed."""
     if recorded.events == now.events:
-        pairs = zip(recorded.values, now.values, strict=True)
-        return Counter(
-            rule for olds, news in pairs for (rule, old), (_, new) in zip(olds, news, strict=True) if old != new
-        ), None
-    if sorted(recorded.events) == sorted(now.events) and _threads(recorded.events) == _threads(now.events):
+        rules = _counted(zip(recorded.values, now.values, strict=True))
+    elif sorted(recorded.events) == sorted(now.events) and _threads(recorded.events) == _threads(now.events):
         moved = sum(old != new for old, new in zip(recorded.events, now.events, strict=True))
-        return Counter({EVENT_ORDER: moved}), None
-    for number, (old, new) in enumerate(zip(recorded.events, now.events, strict=False), 1):
+        pairs = zip(
+            _by_text(recorded), _by_text(now), strict=True
+        )  # which of two that are alike is which cannot be known
+        rules = _counted((olds, news) for (_, olds), (_, news) in pairs) + Counter({EVENT_ORDER: moved})
+    else:
+        return Counter(), _first(recorded.events, now.events)
+    difference = _id_difference(recorded, now, renaming or Renaming())
+    return (rules, None) if difference is None else (Counter(), difference)
+
+
+def _counted(pairs: Iterable[tuple[Values, Values]]) -> Counter[str]:
+    return Counter(rule for olds, news in pairs for (rule, old), (_, new) in zip(olds, news, strict=True) if old != new)
+
+
+def _by_text(given: CanonicalEvents) -> list[tuple[str, Values]]:
+    return sorted(zip(given.events, given.values, strict=True), key=lambda event: event[0])
+
+
+def _first(recorded: tuple[str, ...], now: tuple[str, ...]) -> Difference:
+    for number, (old, new) in enumerate(zip(recorded, now, strict=False), 1):
         if old != new:
-            return Counter(), _event_difference(old, new, f"/event/{number}")
-    count = min(len(recorded.events), len(now.events)) + 1
-    return Counter(), Difference(f"/event/{count}", f"{len(recorded.events)} events", f"{len(now.events)} events")
+            return _event_difference(old, new, f"/event/{number}")
+    count = min(len(recorded), len(now)) + 1
+    return Difference(f"/event/{count}", f"{len(recorded)} events", f"{len(now)} events")
+
+
+def _id_difference(recorded: CanonicalEvents, now: CanonicalEvents, known: Renaming) -> Difference | None:
+    """Return the first id that stands for another one than elsewhere. Events that are alike but for their ids may have changed places, so that they tell nothing."""
+    renaming = Renaming(dict(known.there), dict(known.back))
+    once = {text for text, count in Counter(recorded.events).items() if count == 1}
+    found = {text: values for text, values in zip(now.events, now.values, strict=True) if text in once}
+    for number, (text, values) in enumerate(zip(recorded.events, recorded.values, strict=True), 1):
+        for (rule, old), (_, new) in zip(values, found.get(text, ()), strict=False):
+            if rule in ID_RULES:
+                if not renaming.agrees([(old, new)]):
+                    other = f"{renaming.there.get(old, 'another id')} elsewhere"
+                    return Difference(f"/event/{number}", f"{rule} {old}", f"{new}, and {other}")
+                renaming.learn([(old, new)])
+    return None
 
 
 def _threads(events: tuple[str, ...]) -> dict[str, list[str]]:

@@ -66,6 +66,7 @@ TEXT_RULES = (
         "cch", re.compile(r"(?<=cch=)([0-9a-f]{1,64})"), "a hash of the request's own bytes in the CLI's billing line"
     ),
 )
+ID_RULES = frozenset(rule.name for rule in TEXT_RULES if rule.is_id)
 TOOL_RESULT_ORDER = "tool-result-order"
 REASONS = {rule.name: rule.reason for rule in TEXT_RULES} | {
     TOOL_RESULT_ORDER: "results of parallel tools stand in the order in which they came",
@@ -156,8 +157,7 @@ def differing(recorded: Canonical, now: Canonical) -> Counter[str] | None:
 
 def id_pairs(recorded: Canonical, now: Canonical) -> list[tuple[str, str]]:
     """Return the (recorded, now) pairs of ids of two equal canonical forms."""
-    ids = {rule.name for rule in TEXT_RULES if rule.is_id}
-    return [(old, new) for (rule, old), (_, new) in zip(recorded.values, now.values, strict=True) if rule in ids]
+    return [(old, new) for (rule, old), (_, new) in zip(recorded.values, now.values, strict=True) if rule in ID_RULES]
 
 
 def _sort_tool_results(document: dict[str, Any]) -> tuple[str, ...]:

@@ -114,6 +114,18 @@ def test_a_missing_program_is_said(attend: Attend) -> None:
     assert (ran.code, ran.err) == (125, "hermeval pinned: /nonexistent: No such file or directory\n")
 
 
+def test_nothing_waits_for_an_attendant_that_died(parts: Parts) -> None:
+    """The program ends with its attendant, and what it started gets an error instead of an answer that never comes."""
+    ask = "import os, sys, time\nfor _ in range(3000):\n    try: os.getrandom(8)\n    except OSError as error: sys.exit(print(error.errno, flush=True))\n    time.sleep(0.01)\n"
+    script = f"echo ready; /usr/bin/python3 -I -S -c '{ask}'; echo more"
+    argv = [str(parts.attend), SEED, "r", "v", "m", "n", "/bin/sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as attendant:
+        assert attendant.stdout is not None
+        assert attendant.stdout.readline() == "ready\n"
+        attendant.kill()
+        assert attendant.stdout.read().split() in (["38"], [])  # ENOSYS; nothing where it was not yet there
+
+
 Inside = Callable[..., tuple[int | None, str, str]]
 
 

@@ -216,3 +216,42 @@ def test_bodies_of_refused_requests_are_compared() -> None:
         rules, difference = compare_refusals(recorded, other)
         assert (rules, difference is None) == ({}, False)
     assert compare_refusals([_refused(b"x")], [_refused(b"y")])[1] is not None
+
+
+def _named(call: str | None, *ids: str) -> bytes:
+    return _event(type="system", tool_use_id=call, task_id=" ".join(ids))
+
+
+FRESH, SECOND = "a1111111111111111", "a2222222222222222"
+
+
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
+        ([_named("1", FRESH), _named("2", SECOND), _named("3", FRESH)], True),
+        ([_named("2", SECOND), _named("1", FRESH), _named("3", FRESH)], True),
+        ([_named("1", FRESH), _named("2", SECOND), _named("3", SECOND)], False),
+        ([_named("1", FRESH), _named("2", FRESH), _named("3", FRESH)], False),
+    ],
+)
+def test_an_id_in_the_transcript_stands_for_one(now: list[bytes], same: bool) -> None:
+    """Ids are renamed one to one over the whole transcript, wherever their events stand, and as in the requests."""
+    recorded = canonical_events(b"\n".join([BEGIN, _named("1", AGENT), _named("2", OTHER), _named("3", AGENT), END]))
+    became = canonical_events(b"\n".join([BEGIN, *now, END]))
+    rules, difference = compare_events(recorded, became)
+    assert (difference is None, rules["agent-id"]) == ((True, 3) if same else (False, 0))
+    known = Renaming()
+    known.learn([(AGENT, FRESH)])
+    assert (compare_events(recorded, became, known)[1] is None) is same
+    known.learn([(OTHER, AGENT)])
+    assert compare_events(recorded, became, known)[1] is not None
+    assert known.there == {AGENT: FRESH, OTHER: AGENT}
+
+
+def test_events_that_are_alike_but_for_their_ids_may_change_places() -> None:
+    """Two sub-agents that end in another order leave the same two events; the ids in them tell nothing of the order."""
+    both = [_named(None, AGENT), _named(None, OTHER)]
+    recorded = canonical_events(b"\n".join([BEGIN, *both, END]))
+    known = Renaming()
+    known.learn([(AGENT, AGENT), (OTHER, OTHER)])
+    assert compare_events(recorded, canonical_events(b"\n".join([BEGIN, *reversed(both), END])), known)[1] is None

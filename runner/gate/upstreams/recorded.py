@@ -50,7 +50,8 @@ class RecordedUpstream:
         """Take the exchanges that were sent upstream; refused and start-up ones are the gate's own to repeat."""
         self._left = [exchange for exchange in exchanges if exchange.kind == "inference"]
         self._forms: dict[int, Canonical | None] = {}
-        self._renaming = Renaming()
+        self.renaming = Renaming()
+        """Which id of the recording is which id now, by what was served."""
         self._deadline_s = deadline_s
         self.served = Served(left=len(self._left))
 
@@ -117,7 +118,7 @@ class RecordedUpstream:
             if recorded is None or counts is None:
                 continue
             pairs = id_pairs(recorded, now)
-            if self._renaming.agrees([*pairs, *_lane_pair(exchange, request)]):
+            if self.renaming.agrees([*pairs, *_lane_pair(exchange, request)]):
                 return self._serve(exchange, request, pairs, counts)
         return None
 
@@ -125,7 +126,7 @@ class RecordedUpstream:
         self, exchange: Exchange, request: UpstreamRequest, pairs: list[tuple[str, str]], counts: Counter[str] | None
     ) -> Exchange:
         self._left.remove(exchange)
-        self._renaming.learn([*pairs, *_lane_pair(exchange, request)])
+        self.renaming.learn([*pairs, *_lane_pair(exchange, request)])
         self.served.left = len(self._left)
         if counts is None:
             self.served.exact += 1
@@ -139,7 +140,7 @@ class RecordedUpstream:
             return False
         if not exchange.agent or not request.agent:
             return exchange.agent == request.agent
-        return self._renaming.agrees(_lane_pair(exchange, request))
+        return self.renaming.agrees(_lane_pair(exchange, request))
 
     def _form(self, exchange: Exchange) -> Canonical | None:
         if exchange.seq not in self._forms:
