@@ -37,6 +37,11 @@ class Parts:
     clock: Path
     """A shared library to be preloaded."""
 
+    @property
+    def are_there(self) -> bool:
+        """Whether both are."""
+        return self.attend.is_file() and self.clock.is_file()
+
     @staticmethod
     def of(directory: Path) -> Parts:
         """Return the parts that lie in a directory."""
@@ -53,7 +58,7 @@ def find_parts(shelf: Path, *, search: str = SEARCH) -> Parts:
         return Parts.of(pins.determinism)
     home = shelf / digest()
     parts = Parts.of(home)
-    if not (parts.attend.is_file() and parts.clock.is_file()):
+    if not parts.are_there:
         make(home, search)
     return parts
 
@@ -94,8 +99,9 @@ def make(home: Path, search: str = SEARCH) -> None:
             try:
                 work.rename(home)
             except OSError:
-                if not Parts.of(home).clock.is_file():  # another maker was faster, or this is an error after all
-                    raise
+                if not Parts.of(home).are_there:  # else another maker was faster
+                    shutil.rmtree(home)  # somebody took a part away
+                    work.rename(home)
         finally:
             shutil.rmtree(work, ignore_errors=True)
     except OSError as error:

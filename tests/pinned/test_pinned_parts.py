@@ -33,6 +33,17 @@ def test_they_are_made_once_and_whole(tmp_path: Path) -> None:
     assert parts.attend.stat() == before
 
 
+@pytest.mark.parametrize("part", ["attend", "clock.so"])
+def test_a_part_that_was_taken_away_is_made_again(part: str, tmp_path: Path) -> None:
+    """Whichever it was: both are there afterwards, and the same as before."""
+    parts = find_parts(tmp_path)
+    before = (parts.attend.read_bytes(), parts.clock.read_bytes())
+    (parts.attend.parent / part).unlink()
+    assert find_parts(tmp_path) == parts
+    assert (parts.attend.read_bytes(), parts.clock.read_bytes()) == before
+    assert [path.name for path in tmp_path.iterdir()] == [parts.attend.parent.name]
+
+
 def test_without_a_compiler_it_is_said(tmp_path: Path) -> None:
     """A stable code, where was looked, and what to install; nothing is made. With the compiler the same call works."""
     with pytest.raises(SandboxUnavailable) as caught:
