@@ -32,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     wanted = expected()
     names = options.attempts or list(wanted)
+    if unknown := sorted(set(names) - set(wanted)):
+        parser.error(f"expected.json does not name {', '.join(unknown)}")
     found: dict[str, dict[str, Counter[str]]] = {}
     began = time.monotonic()
     with _load(options.load):
