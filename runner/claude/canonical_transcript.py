@@ -1,7 +1,7 @@
 """A transcript in the form in which two runs of one plan are compared (DESIGN "Bit for bit"; facts/namespaces-and-gate.md "Same bytes").
 
 Boundary: pure. Not here: the rules for text (runner/gate/rules.py), the comparison of whole attempts (runner/reproduce.py).
-Rules: left out are event ids (of the CLI's own messages too), stamps and everything measured in milliseconds, by the names of their keys; text goes through the same rules as requests. Nothing else is changed, so that
+Rules: left out are event ids (of the CLI's own messages too), stamps and everything measured in milliseconds, by the names of their keys, but in the input of a tool; text goes through the same rules as requests. Nothing else is changed, so that
 whatever else differs is seen. Events of parallel tools and sub-agents come as they come: where only the order differs, that is counted as ``event-order``. What the model said has one order
 in each thread, and the first and the last event are what they are.
 """
@@ -122,8 +122,9 @@ def _event_difference(old: str, new: str, pointer: str) -> Difference:
 def _without_measures(value: Any) -> Any:
     if isinstance(value, dict):
         synthetic = value.get("model") == "<synthetic>"  # the CLI's own message: it draws an id for it
+        call = value.get("type") == "tool_use"  # what a model asks a tool for has keys of the tool's, none of the CLI's
         return {
-            key: _without_measures(item)
+            key: item if call and key == "input" else _without_measures(item)
             for key, item in value.items()
             if key not in LEFT_OUT and not key.endswith(("_ms", "Ms")) and not (synthetic and key == "id")
         }

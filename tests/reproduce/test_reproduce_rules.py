@@ -120,6 +120,20 @@ def test_a_document_is_equal_to_itself_however_it_is_written(value: Any) -> None
     assert differing(one, two) == {}
 
 
+def test_what_is_left_out_by_its_key_counts_in_the_input_of_a_tool() -> None:
+    """A stamp of the CLI's is no difference; one that a model gives a tool is."""
+
+    def call(stamp: str, asked: str) -> bytes:
+        block = {"type": "tool_use", "id": "toolu_1", "name": "mcp__desk__update", "input": {"timestamp": asked}}
+        return _event(type="assistant", timestamp=stamp, took_ms=len(stamp), message={"content": [block]})
+
+    recorded = canonical_events(call("now", "noon"))
+    assert compare_events(recorded, canonical_events(call("later", "noon")))[1] is None
+    difference = compare_events(recorded, canonical_events(call("now", "one")))[1]
+    assert difference is not None
+    assert difference.pointer.startswith("/event/1/message/content/0/input/timestamp")
+
+
 def test_an_event_that_is_nested_without_end_is_compared_as_it_stands() -> None:
     """A line that no reader keeps whole is equal to itself and to nothing else."""
     deep = b'{"type":"assistant","x":' + b"[" * 50_000 + b"1" + b"]" * 50_000 + b"}\n"
