@@ -10,8 +10,12 @@ release, as bwrap's last act before it starts the program; box.py waits for it a
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+
+    from sandbox import procfs
 else:
     import posix as os
+
+    import procfs
 
 NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts")
 DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty", b"/dev/console")
@@ -95,3 +99,12 @@ def is_filtered(pid: int) -> bool:
         return facts_of(read(pid, "status")).get(b"Seccomp") == b"2"
     except OSError:
         return True
+
+
+def runs_bare(pid: int) -> bool:
+    """Whether a program that pid 1 of a sandbox has started runs without a filter: bwrap loads it before it becomes that program."""
+    try:
+        own = read(pid, "cmdline")
+        return any(read(child, "cmdline") != own and not is_filtered(child) for child in procfs.children_of(pid))
+    except OSError:  # one of them is gone
+        return False

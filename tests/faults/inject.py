@@ -2,9 +2,9 @@
 
 Usage: ``python -m tests.faults.inject PLAN REPORT COMMAND…``. PLAN is a file with ``{"rules": [RULE…], "clock": [[after_s, offset_s]…]}``:
 
-    RULE  {"calls": [NAME…], "path": REGEX?, "who": WHO?, "nth": 1, "count": 1 | null, "do": {"errno": NAME} | {"hold_s": S} | {"signal": NAME, "to": ROLE, "which": "all"} | {}}
+    RULE  {"calls": [NAME…], "path": REGEX?, "first": INTEGER?, "who": WHO?, "nth": 1, "count": 1 | null, "do": {"errno": NAME} | {"hold_s": S} | {"signal": NAME, "to": ROLE, "which": "all"} | {}}
 
-``path`` is searched in the path that a call names, or in that of the descriptor it is made on (``socket:[…]``, ``/memfd:…``). ``who`` is a role (below) or, after ``~``, a
+``first`` is the call's first argument. ``path`` is searched in the path that a call names, or in that of the descriptor it is made on (``socket:[…]``, ``/memfd:…``). ``who`` is a role (below) or, after ``~``, a
 regex for the command line. From the ``nth`` match on the rule acts, ``count`` times (null: for ever). A signal comes before the call is made. ``clock`` is how far the wall clock
 of everything that runs is off, from so long after the start on. REPORT gets one JSON object: ``{"status", "rules": [{"matched", "acted", "first"}]}``. Exits as the command does.
 
@@ -66,6 +66,7 @@ class Rule:
     nth: int
     count: int | None
     do: dict[str, Any]
+    argument: int | None = None
     matched: int = 0
     acted: int = 0
     first: dict[str, Any] | None = None
@@ -81,6 +82,7 @@ class Rule:
             value.get("nth", 1),
             value.get("count", 1),
             value.get("do", {}),
+            value.get("first"),
         )
 
     @property
@@ -127,6 +129,8 @@ class Injector:
     def is_meant(self, rule: Rule, call: Call) -> bool:
         """Whether a rule is about this call."""
         assert self.tracer is not None
+        if rule.argument is not None and rule.argument != call.arguments[0]:
+            return False
         if rule.who == "runner":
             if thread_group(call.tid) != self.tracer.child:
                 return False

@@ -21,13 +21,13 @@ from typing import Any
 _X86 = {
     "read": 0, "write": 1, "open": 2, "close": 3, "pread64": 17, "pwrite64": 18, "access": 21, "dup": 32, "connect": 42, "socket": 41, "sendto": 44, "recvfrom": 45,
     "sendmsg": 46, "recvmsg": 47, "bind": 49, "listen": 50, "socketpair": 53, "fsync": 74, "fdatasync": 75, "ftruncate": 77, "getdents64": 217, "rename": 82, "mkdir": 83,
-    "rmdir": 84, "link": 86, "unlink": 87, "chmod": 90, "fchmod": 91, "gettimeofday": 96, "time": 201, "epoll_wait": 232, "clock_gettime": 228, "openat": 257,
+    "rmdir": 84, "link": 86, "unlink": 87, "chmod": 90, "fchmod": 91, "gettimeofday": 96, "prctl": 157, "time": 201, "epoll_wait": 232, "clock_gettime": 228, "openat": 257,
     "mkdirat": 258, "unlinkat": 263, "renameat": 264, "linkat": 265, "accept4": 288, "eventfd2": 290, "epoll_create1": 291, "dup3": 292, "pipe2": 293, "recvmmsg": 299,
     "sendmmsg": 307, "renameat2": 316, "memfd_create": 319, "io_uring_setup": 425, "pidfd_open": 434, "clone3": 435,
 }  # fmt: skip
 _ARM = {
     "read": 63, "write": 64, "close": 57, "pread64": 67, "pwrite64": 68, "dup": 23, "connect": 203, "socket": 198, "sendto": 206, "recvfrom": 207, "sendmsg": 211,
-    "recvmsg": 212, "bind": 200, "listen": 201, "socketpair": 199, "fsync": 82, "fdatasync": 83, "ftruncate": 46, "getdents64": 61, "fchmod": 52, "gettimeofday": 169,
+    "recvmsg": 212, "bind": 200, "listen": 201, "socketpair": 199, "fsync": 82, "fdatasync": 83, "ftruncate": 46, "getdents64": 61, "fchmod": 52, "prctl": 167, "gettimeofday": 169,
     "clock_gettime": 113, "openat": 56, "mkdirat": 34, "unlinkat": 35, "renameat": 38, "linkat": 37, "accept4": 242, "eventfd2": 19, "epoll_create1": 20, "dup3": 24,
     "pipe2": 59, "recvmmsg": 243, "sendmmsg": 269, "renameat2": 276, "memfd_create": 279, "io_uring_setup": 425, "pidfd_open": 434, "clone3": 435,
 }  # fmt: skip
