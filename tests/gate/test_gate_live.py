@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import socket
 import ssl
@@ -16,6 +17,7 @@ import pytest
 
 from runner.errors import GateUnavailable, KeyMissing, SettingInvalid
 from runner.gate.authority import make_authority, server_context
+from runner.gate.upstreams import UpstreamCut, UpstreamRequest
 from runner.gate.upstreams.anthropic import AnthropicUpstream, Timeouts
 
 KEY = "sk-ant-real-0123456789-abcdefghij"
@@ -234,6 +236,29 @@ def test_a_cut_stream_is_passed_on_and_recorded_as_cut(
     assert record.exchanges[0].response.ending == "cut"
     assert len(provider.requests) == 1
     assert (record.input_tokens, record.output_tokens) == (9, 100)
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+def test_what_came_before_a_cut_reaches_a_slow_reader(provider: Callable[..., Provider], end: str) -> None:
+    """The CLI still reads the first piece when the second one comes and the connection ends: both pieces are passed on, then the cut."""
+    one = provider([SSE_HEAD, chunk(START), 0.3, chunk(END), 0.3, end])
+    pieces: list[bytes] = []
+
+    async def read_slowly() -> None:
+        upstream = AnthropicUpstream(KEY, base_url=one.base_url, ca_file=one.ca_file)
+        await upstream.open()
+        request = UpstreamRequest(1, "messages", "/v1/messages", (), b"{}", {}, "", "")
+        try:
+            async with upstream.answer(request) as answer:
+                async for piece in answer.body:
+                    pieces.append(piece)
+                    await asyncio.sleep(1)
+        finally:
+            await upstream.close()
+
+    with pytest.raises(UpstreamCut):
+        asyncio.run(read_slowly())
+    assert pieces == [START, END]
 
 
 def test_an_error_event_in_the_stream_is_passed_on(live: Callable[..., Any], ask: Callable[..., Any]) -> None:

@@ -196,6 +196,9 @@ class AnthropicUpstream:
                 async with asyncio.timeout(self._timeouts.idle_s):
                     piece = await response.content.readany()
             except (aiohttp.ClientError, OSError) as error:
+                # What came before the cut and was not read yet: aiohttp raises first, and has no public way to what it still holds.
+                if left := b"".join(response.content._buffer):
+                    yield left
                 raise UpstreamCut(reset=isinstance(error, ConnectionResetError)) from error
             if not piece:
                 return
