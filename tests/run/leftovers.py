@@ -83,6 +83,13 @@ def commands() -> dict[int, bytes]:
     return lines
 
 
+def directories_of(command: bytes) -> list[bytes]:
+    """Return what a supervisor's command line says that it removes: its run's private directory and its control group; each is ``-`` where there is none."""
+    words = command.split(b"\0")
+    at = next((number for number, word in enumerate(words) if word.endswith(b"/supervisor.py")), None)
+    return [] if at is None else [word for word in words[at + 4 : at + 6] if word.startswith(b"/")]
+
+
 @dataclass
 class Traces:
     """Everything that one runner and its descendants have shown of themselves."""
@@ -101,9 +108,7 @@ class Traces:
         now = descendants_of(pid)
         for process in now:
             self.seen[process.pid, process.started] = process
-            if b"supervisor.py\0" in process.command:
-                staging = process.command.rstrip(b"\0").rpartition(b"\0")[2]
-                self.staging |= {Path(os.fsdecode(staging))} - {Path("-")}  # a supervisor without one
+            self.staging |= {Path(os.fsdecode(word)) for word in directories_of(process.command)}
         return any(process.is_cli for process in now)
 
     def left(self) -> list[str]:
