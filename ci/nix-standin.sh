@@ -6,6 +6,9 @@
 # shellcheck source=ci/bootstrap.sh
 . "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/bootstrap.sh"
 
+case $root in
+  *[!A-Za-z0-9/._+~-]*) die nix-checkout-path "Nix has no address for a checkout at $root." "put it at a path of letters, digits and / . _ + ~ - (Nix 2.8 does not read them in any other form)" ;;
+esac
 need_program nix nix-bin
 need_program git git
 need_program npm npm

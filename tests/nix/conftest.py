@@ -43,7 +43,7 @@ class Checkout:
         """Run a script in the settings of ci/nix-standin.sh; ``$flake`` and ``"${standin[@]}"`` are there."""
         import os
 
-        text = f"set -euo pipefail; . {self.root}/ci/nix-standin.sh; {script}"
+        text = f"set -euo pipefail; . '{self.root}/ci/nix-standin.sh'; {script}"
         done = subprocess.run(
             ["bash", "-c", text, "test", *arguments],
             env={**os.environ, **environment},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -53,6 +54,21 @@ def test_nix_run_runs_a_fixture_and_leaves_the_lock(plain: Checkout, tmp_path: P
     assert (row["outcome"]["kind"], row["skill_state"], row["rootfs"]) == ("measured", "ran", "host")
     assert row["toolchain"]["claude"]["nar_sha256"] == lock["claude"]["nar_sha256"]
     assert (plain.root / "flake.lock").read_bytes() == before
+
+
+def test_a_path_that_nix_cannot_address_is_refused(plain: Checkout, tmp_path: Path) -> None:
+    """A checkout below a folder with a space gets a clear error before anything is built; the one without is the control."""
+    odd = tmp_path / "an odd place"
+    odd.symlink_to(plain.root)  # the script looks at where it really lies
+    assert Checkout(odd).shell("true").code == 0
+    (odd := tmp_path / "odd #1").mkdir()
+    for name in ("ci", "sandbox"):
+        shutil.copytree(plain.root / name, odd / name)
+    done = subprocess.run(
+        ["bash", str(odd / "ci" / "nix-run"), "missing-account"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "error[nix-checkout-path]" in done.stderr
 
 
 def test_nix_run_keeps_the_exit_status(plain: Checkout) -> None:
