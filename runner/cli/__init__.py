@@ -52,6 +52,7 @@ def _run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as stop:
         return 0 if stop.exit_code == 0 else 2
     except RunnerError as error:
+        _raise_if_interrupted(error)
         return _failed(arguments, error)
     except click.ClickException as usage:
         usage.show(file=sys.stderr)
@@ -63,8 +64,15 @@ def _run(arguments: Sequence[str]) -> int:
     except (AnswerLost, BrokenPipeError, SystemExit):  # click exits by itself, with 1, where a pipe's reader is gone
         return 2
     except Exception as bug:  # noqa: BLE001  the one boundary: a bug is an error of ours, never a fail
+        _raise_if_interrupted(bug)
         return _failed(arguments, _unforeseen(bug))
     return result if isinstance(result, int) else 0
+
+
+def _raise_if_interrupted(error: Exception) -> None:
+    """Take an error that came after a signal for what the signal made of some foreign code. Raises: Interrupted."""
+    if INTERRUPTS.first is not None:
+        raise Interrupted(INTERRUPTS.first) from error
 
 
 def _unforeseen(bug: Exception) -> RunnerError:

@@ -37,6 +37,11 @@ class Interrupts:
                 signal.signal(number, self._take)
                 self._taken.append(number)
 
+    @property
+    def first(self) -> str | None:
+        """The name of the first signal, if one came: foreign code makes other exceptions of ``Interrupted`` (pydantic does, while it builds a model)."""
+        return self._first
+
     def hush(self) -> None:
         """From now on signals change nothing, not even while the interpreter ends, which would give them back to the system."""
         self._quiet = True

@@ -38,3 +38,35 @@ def test_a_signal_before_anything_was_said_is_told(place: str) -> None:
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "interrupted"
     assert "Traceback" not in done.stderr
+
+
+SWALLOWED = """
+import os, signal, sys
+import runner.cli, runner.cli.verify
+from runner.cli.interrupt import Interrupted
+from runner.errors import BundleCorrupt
+def command(**given):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except Interrupted as stop:
+        raise {raised} from None
+runner.cli.verify.command.callback = command
+sys.argv = ["hermeval", "verify", "--json", "x.attempt"]
+runner.cli.main()
+"""
+
+
+@pytest.mark.parametrize("raised", ["ValueError(str(stop))", "BundleCorrupt('so it seems')"])
+def test_foreign_code_that_makes_another_error_of_a_signal(raised: str) -> None:
+    """What comes of a signal inside code that turns every exception into its own is the interruption, and neither a defect nor a damaged file."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SWALLOWED.format(raised=raised)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["code"] == "interrupted"
+    assert "Traceback" not in done.stderr
