@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -43,15 +45,15 @@ os.wait()
 @contextmanager
 def parent_of(child: str) -> Iterator[int]:
     """A process like pid 1 of a sandbox, with one child that does this."""
-    process = subprocess.Popen([sys.executable, "-c", PARENT.format(child=child)], stdout=subprocess.PIPE, text=True)
+    argv = [sys.executable, "-c", PARENT.format(child=child)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
     with process:
         assert process.stdout is not None
         process.stdout.readline()
         try:
             yield process.pid
         finally:
-            subprocess.run(["/usr/bin/pkill", "-KILL", "-P", str(process.pid)], check=False)
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 EXEC = "os.execv('/bin/sleep', ['sleep', '60'])"
