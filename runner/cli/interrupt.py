@@ -27,6 +27,7 @@ class Interrupts:
     def __init__(self) -> None:
         self._first: str | None = None
         self._told: Callable[[], None] | None = None
+        self._telling = False
         self._quiet = False
         self._taken: list[signal.Signals] = []
 
@@ -69,7 +70,15 @@ class Interrupts:
             self._first = signal.Signals(number).name
         if self._told is None:
             raise Interrupted(self._first)
-        self._told()
+        if (
+            self._telling
+        ):  # in the middle of it: what is told may hold a lock, which a second telling would wait for for ever
+            return
+        self._telling = True
+        try:
+            self._told()
+        finally:
+            self._telling = False
 
 
 INTERRUPTS = Interrupts()

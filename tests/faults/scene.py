@@ -163,7 +163,7 @@ class Ending:
         if any(row.get("verdict") == "fail" for row in answer.get("attempts", ())):
             wrong.append("an attempt failed")
         if "Traceback" in self.stderr:
-            wrong.append(f"a traceback: {self.stderr[-900:]}")
+            wrong.append(f"a traceback: {self.stderr[self.stderr.index('Traceback') - 200 :][:1800]}")
         return wrong
 
 

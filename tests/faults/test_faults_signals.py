@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -70,3 +71,25 @@ def test_foreign_code_that_makes_another_error_of_a_signal(raised: str) -> None:
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "interrupted"
     assert "Traceback" not in done.stderr
+
+
+def test_a_signal_while_one_is_told_changes_nothing() -> None:
+    """A further signal in the middle of telling is not told, which would wait for what the first one holds; one that comes later is told again."""
+    from runner.cli.interrupt import Interrupted, Interrupts
+
+    interrupts, told = Interrupts(), 0
+
+    def tell() -> None:
+        nonlocal told
+        told += 1
+        interrupts._take(signal.SIGTERM, None)
+
+    def work() -> None:
+        with interrupts.deferred(tell):
+            interrupts._take(signal.SIGINT, None)
+            assert told == 1
+            interrupts._take(signal.SIGTERM, None)
+            assert told == 2
+
+    with pytest.raises(Interrupted, match="SIGINT"):
+        work()
