@@ -262,7 +262,7 @@ PINS = (
         {
             "schema_version": 1, "system": "x86_64-linux", "store": "/nix/store", "trees": {"agent": "/nix/store/a", "grader": "/nix/store/g"},
             "programs": {"bwrap": "/nix/store/b/bin/bwrap", "python": "/nix/store/p/bin/python3", "ssh_keygen": "/nix/store/s/bin/ssh-keygen"},
-            "loader": "/nix/store/l/ld.so", "libraries": ["/nix/store/l/lib"], "rootfs": "/nix/store/r/description.json",
+            "loader": "/nix/store/l/ld.so", "libraries": ["/nix/store/l/lib"], "rootfs": "/nix/store/r/description.json", "determinism": "/nix/store/d",
         }
     ).encode(),
 )  # fmt: skip
