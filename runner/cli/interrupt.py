@@ -70,9 +70,8 @@ class Interrupts:
             self._first = signal.Signals(number).name
         if self._told is None:
             raise Interrupted(self._first)
-        if (
-            self._telling
-        ):  # in the middle of it: what is told may hold a lock, which a second telling would wait for for ever
+        # In the middle of telling nothing is told: that may hold a lock, which a second telling would wait for for ever.
+        if self._telling:
             return
         self._telling = True
         try:
