@@ -69,6 +69,9 @@ let
   inTests = ''
     cp -r ${tests} $TMPDIR/checkout
     chmod -R u+w $TMPDIR/checkout
+    rm -rf $TMPDIR/checkout/fixtures/attempts
+    cp -r ${attempts} $TMPDIR/checkout/fixtures/attempts
+    chmod -R u+w $TMPDIR/checkout/fixtures/attempts
     cd $TMPDIR/checkout
     ${python.program} -I -m venv --without-pip $TMPDIR/venv
     echo ${python.test.site} >$TMPDIR/venv/${python.sitePackages}/packages.pth
