@@ -82,6 +82,20 @@ def test_faults_are_seen() -> None:
     assert any("more than after" in fault for fault in _found(_target(keep), inputs=100).faults)
 
 
+def test_kept_memory_is_seen_beside_memory_that_is_free() -> None:
+    """A process that had more before, and holds its pages still, does not hide what a reader keeps now."""
+    kept: list[bytes] = []
+    # glibc takes blocks up to the largest that was ever freed from its heap, and gives the heap back from its end only.
+    freed = bytes(31 << 20)
+    del freed
+    many = [b"y" * (1 << 20) for _ in range(200)]
+    last = b"z" * (1 << 20)
+    del many
+    found = _found(_target(lambda _: kept.append(b"x" * (1 << 20))), inputs=100)
+    assert any("more than after" in fault for fault in found.faults)
+    assert last
+
+
 def test_a_hang_and_a_growth_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """An input that takes for ever, and a reader whose time grows with the square, are told."""
     import tests.fuzz.__main__ as fuzz
