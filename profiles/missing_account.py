@@ -48,7 +48,7 @@ def check_output(fixture: FixtureJson, output: str, context: Context) -> list[Ch
     if not isinstance(output, str):
         raise TypeError(f"the output is {type(output).__name__}, not text")
     case = _case(fixture)
-    lines = [_MARKUP.sub(" ", line) for line in output.splitlines()]
+    lines = [_MARKUP.sub(" ", line) for line in output.splitlines() if line.strip()]
     return [_role_preserved(case, lines), _account_unresolved(case, lines), _no_invented_access(case, lines, output)]
 
 

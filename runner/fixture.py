@@ -40,7 +40,7 @@ def parse_fixture(data: bytes, name: str) -> Fixture:
     try:
         fixture = Fixture.model_validate_json(json.dumps(raw))
     except ValidationError as error:
-        raise _invalid(name, *first_complaint(error, IN_WORDS)) from error
+        raise _invalid(name, *first_complaint(error, Fixture, IN_WORDS)) from error
     fixture = fixture.with_source(data)
     _check_envelope(fixture, name)
     _check_assertions(fixture, name)

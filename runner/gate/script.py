@@ -267,7 +267,7 @@ def parse_script(data: bytes, name: str = "script") -> Script:
         json.loads(data, object_pairs_hook=_no_doubles)
         return Script.model_validate_json(data)
     except ValidationError as error:
-        pointer, words, hint = first_complaint(error)
+        pointer, words, hint = first_complaint(error, Script)
         raise ScriptInvalid(f"the script is not usable: {words}", where=f"{name}#{pointer}", hint=hint) from error
     except (ValueError, RecursionError) as error:
         raise ScriptInvalid(f"the script is not usable: {error}", where=name) from error

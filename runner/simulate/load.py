@@ -43,7 +43,7 @@ def parse_contract(data: bytes, name: str) -> ContractFile:
     try:
         contract = ContractFile.model_validate_json(data)
     except ValidationError as error:
-        pointer, words, hint = first_complaint(error)
+        pointer, words, hint = first_complaint(error, ContractFile)
         raise ContractInvalid(words, where=f"{where}#{pointer}", hint=hint) from error
     for pointer, held in walk(raw):
         if isinstance(held, str) and (real := next(real_addresses(held), None)) is not None:
@@ -84,7 +84,7 @@ def parse_simulation(value: object, fixture: str) -> Simulation:
         canonical_json(value)
         simulation = Simulation.model_validate_json(json.dumps(value))
     except ValidationError as error:
-        pointer, words, hint = first_complaint(error)
+        pointer, words, hint = first_complaint(error, Simulation)
         raise FixtureInvalid(words, where=f"{where}{pointer}", hint=hint) from error
     except ValueError as error:
         raise FixtureInvalid(str(error), where=where) from error
