@@ -73,6 +73,8 @@ class Exchange(Value):
     request: Request
     response: Response | None = None
     refusal: Refusal | None = None
+    unanswered: bool = False
+    """The CLI closed before an answer began; with ``response`` None and this false, the answer was cut before its first byte."""
     before_end: int = 0
     key_redactions: int = 0
     """How often the real key was found in the response and replaced by the placeholder."""
@@ -82,6 +84,11 @@ class Exchange(Value):
     """Observation: microseconds from the gate's start to the first response byte."""
     ended_us: int = 0
     """Observation: microseconds from the gate's start to the end of the response."""
+
+    @property
+    def client_gone(self) -> bool:
+        """Whether the CLI closed before its answer ended."""
+        return self.unanswered or (self.response is not None and self.response.ending == "client-gone")
 
     @property
     def path(self) -> str:

@@ -62,6 +62,7 @@ class Draft:
             request=self.request,
             response=response,
             refusal=self.refusal,
+            unanswered=response is None and self.ending == "client-gone",
             before_end=self.before_end,
             key_redactions=self.key_redactions,
             arrived_us=self.arrived_us,

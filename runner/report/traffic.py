@@ -34,7 +34,7 @@ class ExchangeRow:
     model: str
     status: int | None
     ending: str
-    """``complete``, ``cut``, ``client-gone``, or empty without a response."""
+    """``complete``, ``cut``, ``client-gone``, or empty where no response began and the CLI did not close."""
     stop_reason: str
     tokens_in: int | None
     tokens_out: int | None
@@ -117,7 +117,7 @@ def _row(exchange: Exchange, message: Message | None, prices: PriceTable) -> Exc
         lane="not the CLI" if exchange.from_cli is False else "sub-agent" if exchange.agent else "main",
         model=model,
         status=None if response is None else response.status,
-        ending="" if response is None else response.ending,
+        ending="client-gone" if exchange.client_gone else "" if response is None else response.ending,
         stop_reason="" if message is None else message.stop_reason or "",
         tokens_in=None if usage is None else usage.input,
         tokens_out=None if usage is None else usage.output,

@@ -224,3 +224,19 @@ def test_a_client_that_leaves_during_a_stream_is_recorded(
     assert exchange.response is not None
     assert exchange.response.ending == "client-gone"
     assert record.output_tokens == min(100, len(exchange.response.body))
+
+
+def test_a_client_that_leaves_before_the_answer_is_recorded(
+    rig: Callable[..., Any], ask: Callable[..., Any], until: Callable[..., None]
+) -> None:
+    """It is told apart from an answer that was cut before its first byte, since a reproduction has to wait for it to leave again."""
+    one = rig([{"reply": {"reset": True}}, {"reply": {**TEXT, "delay_ms": 60_000}}])
+    for number in (1, 2):
+        with one.connect() as sock:
+            sock.sendall(one.request(ask()))
+            until(lambda: one.gate.ledger.requests == number)  # noqa: B023
+            if number == 2:
+                sock.shutdown(socket.SHUT_RDWR)
+            until(lambda: not one.gate.ledger.under_way)
+    told = [(exchange.response, exchange.unanswered, exchange.client_gone) for exchange in one.close().exchanges]
+    assert told == [(None, False, False), (None, True, True)]

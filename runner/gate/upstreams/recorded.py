@@ -3,7 +3,8 @@
 Boundary: touches: the event loop's clock only. Not here: which differences the rules allow (rules.py), comparing the rest of an attempt (runner/reproduce.py).
 Rules: a request gets the answer of the first unserved exchange of its lane (main thread, or one sub-agent) whose body is the same, byte for byte; else of the first that is the same
 under the rules, with ids renamed one to one. Never the nearest, never a second time, never anything live. An answer ends only when as many requests have arrived as had arrived when it
-ended in the recording (happens-before), within a deadline. A miss is one refusal that stops the run and says the first differing field.
+ended in the recording (happens-before), within a deadline. Where the CLI went away before the end, it has to go again: the answer stays open until it does. A miss is one refusal that
+stops the run and says the first differing field.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ class RecordedUpstream:
         response = exchange.response
         if response is None:
             await self._order(exchange, request)
+            if exchange.client_gone:
+                await self._until_gone(exchange)
             raise UpstreamCut(reset=True)
         yield UpstreamAnswer(response.status, response.headers, self._body(exchange, request))
 
@@ -89,8 +92,18 @@ class RecordedUpstream:
         await self._order(exchange, request)
         for piece in pieces[-1:]:
             yield piece
+        if exchange.client_gone:
+            await self._until_gone(exchange)
         if response.ending != "complete":
             raise UpstreamCut
+
+    async def _until_gone(self, exchange: Exchange) -> None:
+        """Wait for the CLI to close, which cancels this; as long as it took in the recording, and the deadline, then it is told."""
+        waited = (exchange.ended_us - exchange.arrived_us) / 1e6 + self._deadline_s
+        await asyncio.sleep(waited)
+        self.served.late.append(
+            f"exchange {exchange.seq}: the CLI had gone away before its answer ended, now it has not in {waited:.0f} s"
+        )
 
     async def _order(self, exchange: Exchange, request: UpstreamRequest) -> None:
         """Wait until every request has arrived that had arrived before this answer ended."""
