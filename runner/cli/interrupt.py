@@ -6,15 +6,25 @@ Rules:
 - It is no KeyboardInterrupt: one that is raised in a module's ``exec`` (a dataclass being made) and caught later still makes CPython end itself by SIGINT.
 - The first signal decides; once it is being dealt with, and once the answer is out, further ones change nothing. Clean-up is bounded, and SIGKILL leaves nothing behind either.
 - A signal that the caller had ignored (nohup, a shell's background job) stays ignored.
+- What is raised in a finaliser or a weak reference's callback (the import system has one for each module) is swallowed by CPython, with a traceback on stderr: such a signal is
+  given once more, and nothing is printed.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AGAIN_S = 0.01
+"""After this long a swallowed signal is given again: the finaliser that swallowed it is over by then, or the next one is."""
 
 
 class Interrupted(BaseException):
@@ -37,6 +47,7 @@ class Interrupts:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._take)
                 self._taken.append(number)
+        sys.unraisablehook = self._swallowed
 
     @property
     def first(self) -> str | None:
@@ -53,8 +64,10 @@ class Interrupts:
     def deferred(self, tell: Callable[[], None]) -> Iterator[None]:
         """While in here a signal calls ``tell`` (in the main thread, perhaps more than once) and unwinds nothing.
 
-        Raises: Interrupted, on the way out, if there was one.
+        Raises: Interrupted, on the way out, if there was one; at once, if it had come before and was swallowed.
         """
+        if self._first is not None:
+            raise Interrupted(self._first)
         self._told = tell
         try:
             yield
@@ -78,6 +91,16 @@ class Interrupts:
             self._told()
         finally:
             self._telling = False
+
+    def _swallowed(self, what: UnraisableHookArgs) -> None:
+        if not isinstance(what.exc_value, Interrupted):
+            sys.__unraisablehook__(what)
+        elif not self._quiet and self._first is not None:
+            from threading import Timer
+
+            again = Timer(AGAIN_S, os.kill, (os.getpid(), signal.Signals[self._first]))
+            again.daemon = True
+            again.start()
 
 
 INTERRUPTS = Interrupts()
