@@ -131,7 +131,7 @@ def main() -> NoReturn:
             20_000, 20, 50
         )  # imports make much and drop nothing: the usual 700 cost a tenth of a command's start
         # No package that happens to be installed has a say in how evidence is read; not looking for one also saves some milliseconds.
-        os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+        os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # noqa: TID251  said to a library, in the one way that it hears
         _fill_standard_streams()
         code = run_command(sys.argv[1:])
     except Interrupted as stop:  # right before run_command was ready for one: nothing has been said then
