@@ -101,20 +101,7 @@ class BareProgram:
         self._reason: str | None = None
         self._stderr = bytearray()
         try:
-            words = place(spec, {name: str(path) for name, path in (sources or {}).items()}, self._base)
-            self._process = subprocess.Popen(
-                words.argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=dict(words.env),
-                cwd=self._base / spec.cwd[1:],
-                start_new_session=True,
-                bufsize=0,
-            )
-        except OSError as error:
-            shutil.rmtree(self._base, ignore_errors=True)
-            raise SandboxSetupFailed(f"the program cannot be started: {error}", where=spec.argv[0]) from error
+            self._process = self._start(spec, {name: str(path) for name, path in (sources or {}).items()})
         except BaseException:
             shutil.rmtree(self._base, ignore_errors=True)
             raise
@@ -128,6 +115,22 @@ class BareProgram:
         ]
         for thread in self._threads:
             thread.start()
+
+    def _start(self, spec: SandboxSpec, sources: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        try:
+            words = place(spec, sources, self._base)
+            return subprocess.Popen(
+                words.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(words.env),
+                cwd=self._base / spec.cwd[1:],
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise SandboxSetupFailed(f"the program cannot be started: {error}", where=spec.argv[0]) from error
 
     def release(self) -> None:
         """Nothing was held."""

@@ -102,8 +102,8 @@ def verify_attempt(
         _plan(attempt),
         _toolchain(attempt, compare_toolchain),
         _evidence(attempt, recheck),
-        _records(attempt, check_records),
-        _trace(attempt, check_trace),
+        _checked("records", attempt, check_records, "the records were not compared with each other"),
+        _checked("trace", attempt, check_trace, "the tool trace was not recomputed"),
         _signature(path, attempt.id, check_signature),
         *_for_a_run(attempt),
     )
@@ -163,13 +163,13 @@ def _toolchain(attempt: Attempt, compare: CompareToolchain | None) -> Claim:
         return Claim("toolchain", "broken", error.message)
 
 
-def _trace(attempt: Attempt, check: CheckTrace | None) -> Claim:
+def _checked(name: str, attempt: Attempt, check: CheckRecords | CheckTrace | None, unasked: str) -> Claim:
     if check is None:
-        return Claim("trace", "unknown", "the tool trace was not recomputed")
+        return Claim(name, "unknown", unasked)
     try:
-        return Claim("trace", *check(attempt))
+        return Claim(name, *check(attempt))
     except BundleError as error:
-        return Claim("trace", "broken", f"{error.where}: {error.message}")
+        return Claim(name, "broken", f"{error.where}: {error.message}")
 
 
 def _signature(path: Path, attempt_id: str | None, check: CheckSignature | None) -> Claim:
@@ -215,12 +215,3 @@ def _evidence(attempt: Attempt, recheck: Recheck | None) -> Claim:
         "unknown": "the stored parts do not suffice to recompute the outcome",
     }
     return Claim("evidence", status, reasons[status])
-
-
-def _records(attempt: Attempt, check: CheckRecords | None) -> Claim:
-    if check is None:
-        return Claim("records", "unknown", "the records were not compared with each other")
-    try:
-        return Claim("records", *check(attempt))
-    except BundleError as error:
-        return Claim("records", "broken", f"{error.where}: {error.message}")

@@ -30,17 +30,27 @@ class Site:
 
 
 Try = Callable[[Site], Seen]
-TABLE: list[tuple[Probe, Try]] = []
+MARK = "hermeval-probe-ran"
+"""What something that must not run would leave."""
 
 
-def probe(number: int, name: str, status: Status, layer: str, expects: Expects, *overlaps: str) -> Callable[[Try], Try]:
-    """Enter a function into the table."""
+class Table(list[tuple[Probe, Try]]):
+    """Probes of the host side, each with the function that tries it."""
 
-    def keep(act: Try) -> Try:
-        TABLE.append((Probe(number, name, "host", status, layer, expects, overlaps), act))
-        return act
+    def probe(
+        self, number: int, name: str, status: Status, layer: str, expects: Expects, *overlaps: str
+    ) -> Callable[[Try], Try]:
+        """Enter a function into the table."""
 
-    return keep
+        def keep(act: Try) -> Try:
+            self.append((Probe(number, name, "host", status, layer, expects, overlaps), act))
+            return act
+
+        return keep
+
+
+TABLE = Table()
+probe = TABLE.probe
 
 
 def attempt(act: Callable[[], object]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
@@ -19,23 +18,13 @@ from runner.report.pages import shown_text
 from runner.strict_json import StrictJsonError, parse_strict
 from runner.text import visible
 from sandbox.collect import Entry, Workspace, collect, export
-from sandbox.probes.table import Expects, Probe, Seen, Status
-from sandbox.probes.trying import Site, Try, python, run
+from sandbox.probes.table import Seen
+from sandbox.probes.trying import MARK, Site, Table, python, run
 from sandbox.process import supervise
 from sandbox.walk import Caps
 
-FILES: list[tuple[Probe, Try]] = []
-MARK = "hermeval-probe-ran"
-
-
-def probe(number: int, name: str, status: Status, layer: str, expects: Expects) -> Callable[[Try], Try]:
-    """Enter a function into the table."""
-
-    def keep(act: Try) -> Try:
-        FILES.append((Probe(number, name, "host", status, layer, expects), act))
-        return act
-
-    return keep
+FILES = Table()
+probe = FILES.probe
 
 
 def workspace(site: Site, code: str, caps: Caps | None = None) -> Workspace:

@@ -19,8 +19,8 @@ from runner.gate.connection import HEAD_DEADLINE_S
 from runner.gate.server import Gate
 from runner.gate.settings import Ceilings, GateSettings
 from runner.gate.upstreams import UpstreamAnswer, UpstreamRequest
-from sandbox.probes.table import Expects, Probe, Seen, Status
-from sandbox.probes.trying import Site, Try, python, works
+from sandbox.probes.table import Expects, Seen, Status
+from sandbox.probes.trying import Site, Table, Try, python, works
 
 MODEL = "claude-sonnet-5-5"
 KEY = "sk-ant-probe-key-0123456789"
@@ -28,7 +28,7 @@ REFUSED = ("=refused",)
 CALLS, BURST = 10_000, 50
 """Calls of one run, and how many of them come on one connection without waiting for an answer."""
 BODY = json.dumps({"model": MODEL, "max_tokens": 16, "messages": [{"role": "user", "content": "hello"}]}).encode()
-TRAFFIC: list[tuple[Probe, Try]] = []
+TRAFFIC = Table()
 
 
 class Counting:
@@ -145,7 +145,7 @@ def good(**options: Any) -> dict[str, str]:
 
 def enter(number: int, name: str, status: Status, layer: str, expects: Expects, act: Try) -> None:
     """Enter a probe into the table."""
-    TRAFFIC.append((Probe(number, name, "host", status, layer, expects), act))
+    TRAFFIC.probe(number, name, status, layer, expects)(act)
 
 
 def forms(number: int, name: str, attempts: Mapping[str, bytes], **options: Any) -> None:

@@ -15,22 +15,12 @@ from pathlib import Path
 
 from runner.errors import SkillTreeInvalid
 from runner.skills import SkillTree, stage, unchanged
-from sandbox.probes.table import Expects, Probe, Seen, Status
-from sandbox.probes.trying import Site, Try
+from sandbox.probes.table import Seen
+from sandbox.probes.trying import MARK, Site, Table
 from sandbox.process import supervise
 
-TREES: list[tuple[Probe, Try]] = []
-MARK = "hermeval-probe-ran"
-
-
-def probe(number: int, name: str, status: Status, layer: str, expects: Expects) -> Callable[[Try], Try]:
-    """Enter a function into the table."""
-
-    def keep(act: Try) -> Try:
-        TREES.append((Probe(number, name, "host", status, layer, expects), act))
-        return act
-
-    return keep
+TREES = Table()
+probe = TREES.probe
 
 
 @contextmanager
