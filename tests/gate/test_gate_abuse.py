@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,41 +12,29 @@ import pytest
 from runner.gate import connection, serving
 from runner.gate.upstreams.anthropic import AnthropicUpstream
 from tests.gate.abuse import BODY, FORMS, GOOD
+from tests.gate.listening import Listening
 
 KEY = "sk-ant-api03-synthetic-of-the-abuse-0123456789"
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 STATUS_LINE = re.compile(rb"HTTP/1\.1 \d{3} ")
 
 
-class Counter:
+class Counter(Listening):
     """A provider on a real socket that keeps every byte and every connection it gets, and answers each request that it can make out."""
 
     def __init__(self) -> None:
-        self.connections = 0
         self.received = bytearray()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        super().__init__()
+        self.url = f"http://127.0.0.1:{self.port}"
 
-    def _accept(self) -> None:
-        while True:
+    def talk(self, raw: socket.socket) -> None:
+        with raw:
+            raw.settimeout(20)
             try:
-                one, _ = self._listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            self._threads.append(threading.Thread(target=self._talk, args=(one,)))
-            self._threads[-1].start()
-
-    def _talk(self, one: socket.socket) -> None:
-        with one:
-            one.settimeout(20)
-            try:
-                while piece := one.recv(65536):
+                while piece := raw.recv(65536):
                     self.received += piece
                     if self.received.endswith(BODY):
-                        one.sendall(ANSWER)
+                        raw.sendall(ANSWER)
             except OSError:
                 return
 
@@ -55,12 +42,6 @@ class Counter:
     def requests(self) -> int:
         """How often the honest body came."""
         return self.received.count(BODY)
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join()
 
 
 @pytest.fixture

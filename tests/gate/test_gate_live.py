@@ -7,7 +7,6 @@ import gzip
 import socket
 import ssl
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import Any
 import pytest
 
 from runner.errors import GateUnavailable, KeyMissing, SettingInvalid
-from runner.gate.authority import make_authority, server_context
 from runner.gate.upstreams import UpstreamCut, UpstreamRequest
 from runner.gate.upstreams.anthropic import AnthropicUpstream, Timeouts
+from tests.gate.listening import ListeningTls
 
 KEY = "sk-ant-real-0123456789-abcdefghij"
 START = (
@@ -32,47 +31,15 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-class Provider:
+class Provider(ListeningTls):
     """Plays one list of actions a request: bytes to send, seconds to wait, ``close`` or ``reset``."""
 
     def __init__(self, directory: Path, plays: list[list[bytes | float | str]]) -> None:
-        authority = make_authority("localhost")
-        self.ca_file = directory / "ca.pem"
-        self.ca_file.write_bytes(authority.ca_pem)
         self.requests: list[bytes] = []
-        self.connections = 0
         self._plays = plays
-        self._context = server_context(authority)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        super().__init__(directory)
 
-    @property
-    def base_url(self) -> str:
-        return f"https://localhost:{self.port}"
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                raw, _ = self._listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            self._threads.append(threading.Thread(target=self._talk, args=(raw,)))
-            self._threads[-1].start()
-
-    def _talk(self, raw: socket.socket) -> None:
-        raw.settimeout(10)
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            with self._context.wrap_socket(raw, server_side=True) as sock:
-                while self._one(sock):
-                    pass
-        except OSError:
-            raw.close()
-
-    def _one(self, sock: ssl.SSLSocket) -> bool:
+    def one(self, sock: ssl.SSLSocket) -> bool:
         data = b""
         while b"\r\n\r\n" not in data:
             piece = sock.recv(65536)
@@ -98,12 +65,6 @@ class Provider:
                 return False
         return True
 
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join()
-
 
 @pytest.fixture
 def provider(tmp_path: Path) -> Iterator[Callable[..., Provider]]:
@@ -125,7 +86,7 @@ def live(provider: Callable[..., Provider], rig: Callable[..., Any]) -> Callable
     def make(*plays: list[bytes | float | str], path: str = "", **options: Any) -> tuple[Any, Provider]:
         one = provider(*plays)
         options = {"ca_file": one.ca_file, **options}
-        upstream = AnthropicUpstream(KEY, base_url=one.base_url + path, **options)
+        upstream = AnthropicUpstream(KEY, base_url=one.url + path, **options)
         return rig(upstream, tls=True, gate={"real_key": KEY}), one
 
     return make
@@ -245,7 +206,7 @@ def test_what_came_before_a_cut_reaches_a_slow_reader(provider: Callable[..., Pr
     pieces: list[bytes] = []
 
     async def read_slowly() -> None:
-        upstream = AnthropicUpstream(KEY, base_url=one.base_url, ca_file=one.ca_file)
+        upstream = AnthropicUpstream(KEY, base_url=one.url, ca_file=one.ca_file)
         await upstream.open()
         request = UpstreamRequest(1, "messages", "/v1/messages", (), b"{}", {}, "", "")
         try:

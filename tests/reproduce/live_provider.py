@@ -16,11 +16,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
-from runner.gate.authority import make_authority, server_context
 from runner.gate.script import Asked, Progress, choose, parse_script
 from runner.gate.script_wire import Rendered, render
+from tests.gate.listening import ListeningTls
 
 _CASE = re.compile(rb"case-([a-z]+)")
 _BEFORE_RESET_S = 0.2
@@ -45,55 +45,22 @@ class Play:
     """Whether the answer stops halfway, with or without a word."""
 
 
-class LiveProvider:
-    """Listens from construction to ``close``."""
+class LiveProvider(ListeningTls):
+    """Plays to each case what is due to it."""
 
     def __init__(self, directory: Path, plays: Mapping[str, Sequence[Play]]) -> None:
-        authority = make_authority("localhost")
-        self.ca_file = directory / "provider-ca.pem"
-        self.ca_file.write_bytes(authority.ca_pem)
         self.sent: dict[str, list[bytes]] = {name: [] for name in plays}
         self.heads: list[bytes] = []
         self._plays = {name: list(given) for name, given in plays.items()}
         self._lock = threading.Lock()
-        self._context = server_context(authority)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        super().__init__(directory)
 
-    @property
-    def url(self) -> str:
-        """The base URL."""
-        return f"https://localhost:{self._listener.getsockname()[1]}"
-
-    def close(self) -> None:
-        """Stop listening, and wait for whoever is still answering."""
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                raw, _ = self._listener.accept()
-            except OSError:
-                return
-            self._threads.append(threading.Thread(target=self._talk, args=(raw,)))
-            self._threads[-1].start()
-
-    def _talk(self, raw: socket.socket) -> None:
-        raw.settimeout(60)
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            with self._context.wrap_socket(raw, server_side=True) as sock, sock.makefile("rb") as lines:
-                while self._one(sock, lines):
-                    pass
-        except (OSError, ssl.SSLError):
-            raw.close()
-
-    def _one(self, sock: ssl.SSLSocket, lines: Any) -> bool:
+    def one(self, sock: ssl.SSLSocket) -> bool:
         """Answer one request; says whether the connection goes on."""
+        with sock.makefile("rb") as lines:
+            return self._answer(sock, lines)
+
+    def _answer(self, sock: ssl.SSLSocket, lines: IO[bytes]) -> bool:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             line = lines.readline()
