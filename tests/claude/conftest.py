@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.claude.facts import Transcript
 from runner.claude.transcript import TranscriptParser
+from runner.cli.show import judge_transcript
 from runner.gate.exchange import Exchange, Request, Response
+from tests.claude.conversation import Row
 
 
 class Say:
@@ -143,3 +147,25 @@ class Say:
 def say() -> Say:
     """The builders."""
     return Say()
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Callable[..., Row]:
+    """Writes the bytes and judges them."""
+
+    def run(
+        transcript: bytes, skill: str | None = None, *, wire: bytes | None = None, status: int | None = None
+    ) -> Row:
+        path, requests = tmp_path / "t.jsonl", None
+        path.write_bytes(transcript)
+        if wire is not None:
+            requests = tmp_path / "w.jsonl"
+            requests.write_bytes(wire)
+        row = judge_transcript(path, skill, requests, status, lambda _: None)
+        json.dumps(row, allow_nan=False)
+        outcome, witnesses = row["outcome"], row["witnesses"]
+        if skill is not None and outcome["code"] is not None:
+            assert row["output"] is None
+        return outcome["kind"], outcome["code"], row["skill_state"], witnesses["transcript"], witnesses["wire"]
+
+    return run
