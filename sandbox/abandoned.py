@@ -1,8 +1,9 @@
-"""Private directories of runs that ended with nobody left to remove them: runner and supervisor were killed at once, as a container or a service is.
+"""Private directories and control groups of runs that ended with nobody left to remove them: runner and supervisor were killed at once, as a container or a service is.
 
 Boundary: locks and removes directories that ``choose_staging`` named. Not here: a run's own end, where its supervisor removes its directory (roles.py).
 Rules: a runner holds a shared lock on its run's directory for as long as it lives, so what can be locked has no runner. Only directories of the caller's own, of exactly that form of
 name and older than ``AGE_S`` are removed: between being made and being held a directory is young. Ages are compared on the file system's own clock.
+A living run's control group has a process in it as soon as it is used, and the kernel then removes it for nobody; before that it is young.
 """
 
 from __future__ import annotations
@@ -40,6 +41,15 @@ def remove_abandoned(beside: Path) -> None:
         for name in names:
             with contextlib.suppress(OSError):
                 _remove(beside.parent / name, now_ns)
+
+
+def remove_abandoned_groups(parent: Path, now_s: float) -> None:
+    """Remove the empty control groups of runs in ``parent``, by age at ``now_s`` (seconds since the epoch). Whatever cannot be removed stays."""
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if _NAME.match(entry.name) and now_s - entry.stat(follow_symlinks=False).st_mtime >= AGE_S:
+                    os.rmdir(entry.path)
 
 
 def _remove(path: Path, now_ns: int) -> None:

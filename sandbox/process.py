@@ -15,13 +15,14 @@ import signal
 import socket
 import stat
 import subprocess  # noqa: TID251 - the one place
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from sandbox.abandoned import hold, remove_abandoned
+from sandbox.abandoned import hold, remove_abandoned, remove_abandoned_groups
 from sandbox.cgroup import NoPlace, Place, look
 from sandbox.errors import SandboxUnavailable, StagingFailed
 from sandbox.group import Group, KernelTree
@@ -131,7 +132,10 @@ class Supervisor:
         account = host.identity.run_as
         words = ["-", "-"] if account is None else [str(account.uid), str(account.gid)]
         place = host.groups
-        self._group = f"{place.parent}/hermeval-{os.urandom(8).hex()}" if isinstance(place, Place) else "-"
+        self._group = "-"
+        if isinstance(place, Place):
+            remove_abandoned_groups(Path(place.parent), time.time())  # noqa: TID251  the clock that files are dated by
+            self._group = f"{place.parent}/hermeval-{os.urandom(8).hex()}"
         words += [str(staging or "-"), self._group]
         argv = [str(host.python), "-I", "-S", str(host.program), str(theirs.fileno()), *words]
         try:

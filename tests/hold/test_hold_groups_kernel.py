@@ -17,6 +17,7 @@ import pytest
 
 from runner.bundle.reader import open_attempt
 from runner.canonical import parse_canonical
+from sandbox.abandoned import AGE_S, remove_abandoned_groups
 from sandbox.cgroup import ASIDE, NoPlace, Own, Place, find_place, look, mount_of
 from sandbox.doctor import check_limits
 from sandbox.group import Group, KernelTree
@@ -79,6 +80,32 @@ def test_a_sandbox_lives_and_dies_in_its_real_group(real: Host) -> None:
         assert (ended.reason, ended.exit_status in (None, 137), ended.dead) == (None, True, True)
         assert "populated 0" in Path(group, "cgroup.events").read_text()
     assert not Path(group).exists()
+
+
+def test_a_group_that_nobody_is_left_to_remove_goes_with_the_next_run(real: Host) -> None:
+    """Root: runner and supervisor killed at once leave an empty group; it goes when it is old enough, one with a process in it does not. An ordinary user, who has none here, leaves none."""
+    assert isinstance(real.groups, Place)
+    parent = Path(real.groups.parent)
+    if os.geteuid() != 0:
+        assert not os.access(parent.parent, os.W_OK)
+        return
+    empty, used = parent / "hermeval-00000000000000ee", parent / "hermeval-00000000000000ff"
+    for group in (empty, used):
+        group.mkdir(parents=True)
+    try:
+        with subprocess.Popen(["sleep", "60"]) as process:
+            (used / "cgroup.procs").write_text(str(process.pid))
+            remove_abandoned_groups(parent, time.time())
+            assert empty.exists(), "it is young"
+            remove_abandoned_groups(parent, time.time() + 2 * AGE_S)
+            assert (empty.exists(), used.exists()) == (False, True)
+            process.kill()
+        remove_abandoned_groups(parent, time.time() + 2 * AGE_S)
+        assert not used.exists()
+    finally:
+        for group in (empty, used, parent):
+            if group.exists():
+                group.rmdir()
 
 
 def test_what_this_kernel_limits_is_read_back_and_else_refused() -> None:

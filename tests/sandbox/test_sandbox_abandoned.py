@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from sandbox.abandoned import AGE_S, hold, remove_abandoned
+from sandbox.abandoned import AGE_S, hold, remove_abandoned, remove_abandoned_groups
 
 
 def directory(parent: Path, number: int, *, old: bool = True) -> Path:
@@ -43,3 +43,17 @@ def test_only_what_is_abandoned_is_removed(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_looked_at_is_no_fault(tmp_path: Path) -> None:
     """Nothing is raised where the place is gone."""
     remove_abandoned(tmp_path / "gone" / "hermeval-0000000000000001")
+
+
+def test_empty_control_groups_of_dead_runs_are_removed(tmp_path: Path) -> None:
+    """An old empty one goes; one that is in use (a directory that is not empty stands for it), a young one and another name stay. A place that is gone is no fault."""
+    names = ["hermeval-0000000000000001", "hermeval-0000000000000002", "hermeval-0000000000000003", "others"]
+    dead, living, young, foreign = (tmp_path / name for name in names)
+    for path in (dead, living / "held", young, foreign):
+        path.mkdir(parents=True)
+    then = time.time() - 2 * AGE_S
+    for path in (dead, living, foreign):
+        os.utime(path, (then, then))
+    remove_abandoned_groups(tmp_path, time.time())
+    assert sorted(tmp_path.iterdir()) == [living, young, foreign]
+    remove_abandoned_groups(tmp_path / "gone", time.time())
