@@ -65,7 +65,8 @@ def command(paths: tuple[str, ...], out: str | None, evaluations: Path | None, m
     for row in bad:
         click.echo(f"{visible(row.name)}: error[{visible(row.code)}]: {visible(row.why.text)}", err=True)
     if target is not None:
-        click.echo(f"report: {len(told)} attempts, {size:,} bytes: {visible(str(target))}", err=True)
+        attempts = f"{len(told)} attempt{'' if len(told) == 1 else 's'}"
+        click.echo(f"report: {attempts}, {size:,} bytes: {visible(str(target))}", err=True)
     if as_json:
         fields = _answer(
             told, files, {"path": str(target), "format": "markdown" if markdown else "html", "bytes": size}

@@ -67,7 +67,7 @@ def test_one_attempt_is_written_whole(workshop: Workshop) -> None:
     done = report(path, "-o", target)
     assert done.code == 0
     assert done.stdout == ""
-    assert "1 attempts" in done.stderr
+    assert "report: 1 attempt, " in done.stderr
     page = Page(target.read_text())
     assert len(page.of("article")) == 1
     assert page.of("script") == []
