@@ -58,10 +58,8 @@ class Victim:
         env = {"PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(traces.runtime_dir), "TMPDIR": str(traces.temporary)}
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **popen}
         argv = [*prefix, *self.place.command(*arguments, *options)]
-        # A caller that started these tests in the background may have had SIGINT ignored, and hermeval keeps what is ignored so.
-        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
         if "preexec_fn" not in popen:
-            streams["preexec_fn"] = heard
+            streams["preexec_fn"] = hear
         return subprocess.Popen(argv, env={**os.environ, **env}, text=True, **streams), traces
 
 
@@ -86,6 +84,12 @@ def _nothing_abandoned() -> Iterator[None]:
     assert wait_until(lambda: not abandoned(), 30), f"left before the test: {abandoned()}"
     yield
     assert wait_until(lambda: not abandoned(), 30), f"left by the test: {abandoned()}"
+
+
+def hear() -> None:
+    """What the caller of these tests had ignored (SIGINT in a script's background, SIGHUP by nohup), hermeval would leave ignored: not here."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def chance(*words: object) -> float:

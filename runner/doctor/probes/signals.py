@@ -26,6 +26,13 @@ UP_S = 60.0
 BWRAPS = 2
 """A sandbox has two processes of that name at first: the one outside, and the one that becomes its pid 1."""
 PROGRAM = ("-m", "runner.cli")
+HEARING = """
+import os, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""What whoever started this command ignores (nohup), the command leaves ignored: the one that is signalled here must hear."""
 SIGNALS: dict[str, tuple[int, ...]] = {
     "SIGINT": (signal.SIGINT,),
     "SIGTERM": (signal.SIGTERM,),
@@ -69,7 +76,20 @@ def signalled(numbers: Sequence[int], runtime: Path | None) -> tuple[str, int]:
     if runtime is not None:
         environment["XDG_RUNTIME_DIR"] = str(runtime)
     with subprocess.Popen(
-        [sys.executable, "-B", "-P", *PROGRAM, "doctor", "--probes", "--json"],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            HEARING,
+            sys.executable,
+            "-B",
+            "-P",
+            *PROGRAM,
+            "doctor",
+            "--probes",
+            "--json",
+        ],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
