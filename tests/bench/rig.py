@@ -32,6 +32,7 @@ from runner.gate.upstreams.scripted import ScriptedUpstream
 from runner.plan import Plan, PlanOptions, Provider
 from runner.skills import SKILLS_INSIDE, stage
 from runner.toolchain import default_cache_root
+from tests.copies import copy_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "fixtures"
@@ -127,7 +128,7 @@ class BareCli:
             path.mkdir()
         for name, text in self.plan.launch.home_files.items():
             (home / name).write_text(text)
-        shutil.copytree(FIXTURES / "skills", home / ".claude" / "skills")
+        copy_folder(FIXTURES / "skills", home / ".claude" / "skills")
         as_other: dict[str, Any] = {}
         if os.geteuid() == 0:  # the CLI refuses bypassPermissions as root, and our runs drop to another uid too
             as_other = {"user": 65534, "group": 65534, "extra_groups": []}

@@ -18,6 +18,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from runner.pinned_parts import open_parts
+from tests.copies import copy_folder
 from tests.run.installed import CACHE, find_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,8 +68,7 @@ class Place:
         """Take another checkout, with a space and a letter beyond ASCII in its path."""
         self.checkout = self.base / "ein anderer Ört" / "hermeval"
         for name in _PARTS:
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / name, self.checkout / name, symlinks=True, ignore=ignored)
+            copy_folder(ROOT / name, self.checkout / name)
 
     def reproduce(self, names: Sequence[str]) -> list[Word]:
         """Reproduce the attempts in one command and return a word for each, in their order."""
