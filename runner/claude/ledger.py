@@ -22,8 +22,10 @@ Digest = int
 NO_DIGEST: Digest = 0
 """Stands where there is nothing to make a digest of."""
 _KINDS: tuple[Kind, ...] = ("text", "call", "result")
-_NUMBERS: dict[Kind, int] = {kind: number for number, kind in enumerate(_KINDS)}
+_TEXT, _CALL, _RESULT = range(3)
 _RECORD = struct.Struct("<BIqq")
+_pack = _RECORD.pack
+_MAX_EVENT = 0xFFFFFFFF
 _SECRET = os.urandom(16).hex()
 """PYTHONHASHSEED may be known to others; this is not."""
 _REMINDER_START, _REMINDER_END = "<system-reminder>", "</system-reminder>"
@@ -53,12 +55,7 @@ def text_content(text: str) -> Digest:
 
 def call_content(call_id: Any, name: Any) -> Digest:
     """Return the digest under which a tool call is compared: its id and its tool, not its input (the CLI normalises inputs)."""
-    return digest(f"{call_id}\n{canonical_tool(name) if isinstance(name, str) else name}")
-
-
-def result_content(content: Any) -> Digest:
-    """Return the digest under which a tool result is compared: its text, string or list form alike, blanks at the ends off."""
-    return text_content(result_text(content))
+    return hash(f"{_SECRET}{call_id}\n{canonical_tool(name) if isinstance(name, str) else name}")
 
 
 def sent_result_contents(content: Any) -> set[Digest]:
@@ -73,9 +70,22 @@ def sent_result_contents(content: Any) -> set[Digest]:
     return digests
 
 
-def pack(kind: Kind, event: int, key: Digest, content: Digest) -> bytes:
-    """Return the fixed-size form of an entry."""
-    return _RECORD.pack(_NUMBERS[kind], min(event, 0xFFFFFFFF), key, content)
+def text_record(event: int, key: Digest, text: str) -> bytes:
+    """Return the fixed-size form of a text block's entry."""
+    return _pack(_TEXT, event if event < _MAX_EVENT else _MAX_EVENT, key, hash(_SECRET + text.strip()))
+
+
+def call_record(event: int, key: Digest, call_id: Any, name: Any) -> bytes:
+    """Return the fixed-size form of a tool call's entry."""
+    return _pack(_CALL, event if event < _MAX_EVENT else _MAX_EVENT, key, call_content(call_id, name))
+
+
+def result_record(event: int, call_id: str, content: Any) -> bytes:
+    """Return the fixed-size form of a tool result's entry."""
+    text = content if isinstance(content, str) else result_text(content)
+    return _pack(
+        _RESULT, event if event < _MAX_EVENT else _MAX_EVENT, hash(_SECRET + call_id), hash(_SECRET + text.strip())
+    )
 
 
 def unpack(ledger: bytes | bytearray) -> Iterator[Entry]:

@@ -28,7 +28,7 @@ _MAX_KEPT_DEPTH = 200
 """Of a value that is nested too deeply for the standard library, what lies below this depth is checked and not kept."""
 
 
-class Event(msgspec.Struct):
+class Event(msgspec.Struct, gc=False):
     """One JSON object of a transcript, cut down to the fields that mean something here; every field may hold any JSON value.
 
     A key that is absent and a key that is null are both None. Other keys are checked to be JSON and are skipped, which makes this fast.

@@ -247,11 +247,13 @@ class TranscriptParser:
         message = event.message
         if not isinstance(message, dict):
             return
-        parent = thread_of(event.parent_tool_use_id)
+        parent = event.parent_tool_use_id
+        if parent is not None:
+            parent = thread_of(parent)
         model, message_id = message.get("model"), message.get("id")
-        real = model != SYNTHETIC
+        ours = parent is None and model != SYNTHETIC
         key = ledger.NO_DIGEST
-        if parent is None and real:
+        if ours:
             self._count_message(message_id, model, message.get("usage"))
             if self._keep_ledger and isinstance(message_id, str):
                 key = ledger.digest(message_id)
@@ -266,18 +268,19 @@ class TranscriptParser:
             kind = block.get("type") if isinstance(block, dict) else None
             if kind == "text":
                 text = block.get("text")
-                if parent is None and real and isinstance(text, str) and text.strip():
+                if ours and isinstance(text, str) and text.strip():
                     self._main_text(text, key)
             elif kind == "tool_use":
                 self._call(block, parent)
-                if parent is None and real:
-                    self._record("call", key, ledger.call_content, block.get("id"), block.get("name"))
+                if ours and self._keep_ledger:
+                    self._ledger += ledger.call_record(self._events, key, block.get("id"), block.get("name"))
             elif not isinstance(kind, str) or kind not in _KNOWN_BLOCKS:
                 self._count_odd("content block", kind)
 
     def _main_text(self, text: str, key: ledger.Digest) -> None:
         self._text = text
-        self._record("text", key, ledger.text_content, text)
+        if self._keep_ledger:
+            self._ledger += ledger.text_record(self._events, key, text)
         if self._on_main_text is not None:
             self._on_main_text(text)
 
@@ -285,8 +288,9 @@ class TranscriptParser:
         name, call_id = block.get("name"), block.get("id")
         known_id = call_id if isinstance(call_id, str) else None
         if known_id is not None:
-            self._skills.pop((parent, "call", known_id), None)
-            if parent is None:
+            if self._skills:
+                self._skills.pop((parent, "call", known_id), None)
+            if parent is None and self._reads:
                 self._reads.pop(known_id, None)
         if name == SKILL_TOOL:
             raw = block.get("input")
@@ -304,7 +308,9 @@ class TranscriptParser:
     def _user(self, event: Event) -> None:
         message = event.message
         content = message.get("content") if isinstance(message, dict) else None
-        parent = thread_of(event.parent_tool_use_id)
+        parent = event.parent_tool_use_id
+        if parent is not None:
+            parent = thread_of(parent)
         if event.is_replay is True and parent is None:
             self._replays += 1
             self._slash_load(whole_text(content))
@@ -335,7 +341,7 @@ class TranscriptParser:
         call_id = block.get("tool_use_id")
         if not isinstance(call_id, str):
             return
-        call = self._skills.get((parent, "call", call_id))
+        call = self._skills.get((parent, "call", call_id)) if self._skills else None
         if call is not None:
             state = "loaded" if good_result(block, tool_use_result, call.name) else "failed"
             self._skills[(parent, "call", call_id)] = SkillCall(call.name, call.input, "tool", parent, state, call_id)  # type: ignore[arg-type]
@@ -343,18 +349,8 @@ class TranscriptParser:
             path = self._reads.get(call_id)
             if path is not None and not block.get("is_error"):
                 self._references.add(path)
-            self._record(
-                "result",
-                ledger.digest(call_id) if self._keep_ledger else ledger.NO_DIGEST,
-                ledger.result_content,
-                block.get("content"),
-            )
-
-    def _record(
-        self, kind: ledger.Kind, key: ledger.Digest, content: Callable[..., ledger.Digest], *values: Any
-    ) -> None:
-        if self._keep_ledger:
-            self._ledger += ledger.pack(kind, self._events, key, content(*values))
+            if self._keep_ledger:
+                self._ledger += ledger.result_record(self._events, call_id, block.get("content"))
 
     def _count_message(self, message_id: Any, model: Any, usage: Any) -> None:
         if isinstance(model, str) and model not in self._models and len(self._models) < _KEPT_NUMBERS:
@@ -368,7 +364,8 @@ class TranscriptParser:
         self._rounds += 1
         if len(self._ids) < _KEPT_IDS:
             self._ids.add(key)
-        self._own_usage = add_usage(self._own_usage, read_usage(usage))
+        if isinstance(usage, dict):
+            self._own_usage = add_usage(self._own_usage, read_usage(usage))
 
     def _count_odd(self, what: str, name: Any) -> None:
         label = f"unknown {what} {name[:80] if isinstance(name, str) else type(name).__name__!r}"
