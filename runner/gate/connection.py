@@ -96,7 +96,8 @@ class Connection(RequestHandler):
             access_log=cast("logging.Logger", None),
         )
         self._host = host
-        self._head = bytearray()
+        self._head: bytes | bytearray = b""
+        """What came of a head that is not complete; all of what came last where that is the whole of it, so that a head in one piece is never copied."""
         self._refused_head = b""
         self._head_timer: asyncio.TimerHandle | None = None
         self._payload: Any = None
@@ -125,20 +126,25 @@ class Connection(RequestHandler):
         in_body = self._payload is not None and not self._payload.is_eof()
         # aiohttp calls this without data to go on after a pause: that is no head, and its deadline would end in the middle of the answer.
         if data and not in_body:
-            self._head += data
-            if self._head_timer is None:
-                self._head_timer = self._loop.call_later(HEAD_DEADLINE_S, self._head_late)
+            if not self._head:
+                self._head = data
+            else:
+                if isinstance(self._head, bytes):
+                    self._head = bytearray(self._head)
+                self._head += data
         before = self._request_count
         super().data_received(data)
         if self._request_count > before:
             self._head_complete()
         elif len(self._head) > MAX_HEAD_BYTES:
             self._refuse("head-too-large", f"the head passes {MAX_HEAD_BYTES} bytes")
+        elif self._head and self._head_timer is None:
+            self._head_timer = self._loop.call_later(HEAD_DEADLINE_S, self._head_late)
 
     def _head_complete(self) -> None:
         self._stop_timer()
         self._refused_head = bytes(self._head[:MAX_HEAD_BYTES])
-        self._head.clear()
+        self._head = b""
         # One that has been taken up already is no longer in _messages; else the first in it is the one to answer.
         taken = self.outstanding > len(self._messages)
         keep = 0 if taken else 1
@@ -179,7 +185,7 @@ class Connection(RequestHandler):
         if self._head and not self._force_close:
             raw = bytes(self._head[:MAX_HEAD_BYTES])
             self._host.unparsed("malformed", "the connection closed before the head was complete", raw, answered=False)
-            self._head.clear()
+            self._head = b""
         self._record_dropped()
         super().connection_lost(exc)
         self._host.gone(self)
@@ -215,7 +221,7 @@ class Connection(RequestHandler):
         self._stop_timer()
         under_way = self.outstanding > 0
         answer = self._host.unparsed(code, message, bytes(self._head[:MAX_HEAD_BYTES]), answered=not under_way)
-        self._head.clear()
+        self._head = b""
         if under_way:  # whatever is written now would stand in the middle of that answer
             self.close()
             return

@@ -27,12 +27,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from runner.gate.document import BadDocument, parse_document
-from runner.gate.exchange import Headers, Refusal
+from runner.gate.exchange import Headers, Refusal, Request
 from runner.gate.ledger import Endpoint
 from runner.gate.settings import GateSettings
 
@@ -96,9 +96,16 @@ class RequestHead:
     version: tuple[int, int]
     headers: Headers
 
-    def values(self, name: str) -> list[str]:
-        """All values of a header, by its lower-case name."""
-        return [value for key, value in self.headers if key.lower() == name]
+    def named(self) -> dict[str, list[str]]:
+        """All values of each header, by its lower-case name."""
+        named: dict[str, list[str]] = {}
+        for key, value in self.headers:
+            named.setdefault(key.lower(), []).append(value)
+        return named
+
+    def request(self, body: bytes) -> Request:
+        """The recorded form of the request, as it came: for one that is known to hold no real key."""
+        return Request(method=self.method, target=self.target, headers=self.headers, body=body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +163,8 @@ def error_body(kind: str, message: str) -> bytes:
 
 def decide_head(head: RequestHead, settings: GateSettings) -> Decision:
     """Decide on the request line and the headers alone, before any of the body is read."""
-    return _shape(head, settings) or _route(head, settings)
+    named = head.named()
+    return _shape(head, named, settings) or _route(head, named, settings)
 
 
 def decide_body(head: RequestHead, body: bytes, settings: GateSettings) -> Decision:
@@ -176,7 +184,7 @@ def decide_body(head: RequestHead, body: bytes, settings: GateSettings) -> Decis
     )
 
 
-def _shape(head: RequestHead, settings: GateSettings) -> Refuse | None:
+def _shape(head: RequestHead, named: Mapping[str, list[str]], settings: GateSettings) -> Refuse | None:
     """Refuse what no honest client of this API sends."""
     if head.version != (1, 1):
         return refuse("http-version", "only HTTP/1.1 is served")
@@ -184,17 +192,17 @@ def _shape(head: RequestHead, settings: GateSettings) -> Refuse | None:
         return refuse("method", "CONNECT is not served")
     if bad := _bad_target(head.target):
         return refuse("target-form", bad)
-    hosts = head.values("host")
+    hosts = named.get("host", ())
     if len(hosts) != 1 or hosts[0].lower() != settings.expected_host:
         return refuse("host", f"exactly one Host is needed, and it must be {settings.expected_host}")
-    names = {key.lower() for key, _ in head.headers}
-    if "transfer-encoding" in names:
+    if "transfer-encoding" in named:
         return refuse("transfer-encoding", "a body must come with its length")
-    if "content-encoding" in names:
+    if "content-encoding" in named:
         return refuse("content-encoding", "an encoded body is not read")
-    if "expect" in names:
+    if "expect" in named:
         return refuse("expect", "Expect is not served")
-    if names & {"upgrade", "http2-settings"} or any("upgrade" in value.lower() for value in head.values("connection")):
+    hops = named.get("connection", ())
+    if "upgrade" in named or "http2-settings" in named or any("upgrade" in value.lower() for value in hops):
         return refuse("upgrade", "no other protocol is served")
     return None
 
@@ -208,9 +216,9 @@ def _bad_target(target: str) -> str | None:
     return None
 
 
-def _route(head: RequestHead, settings: GateSettings) -> Decision:
+def _route(head: RequestHead, named: Mapping[str, list[str]], settings: GateSettings) -> Decision:
     path, has_query, query = head.target.partition("?")
-    lengths = head.values("content-length")
+    lengths = named.get("content-length", ())
     if len(lengths) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])):
         return refuse("content-length", "one plain Content-Length is needed")
     length = int(lengths[0]) if lengths else 0
@@ -228,7 +236,7 @@ def _route(head: RequestHead, settings: GateSettings) -> Decision:
         return refuse("method", "only POST is served here")
     if (query if has_query else None) not in INFERENCE_QUERIES:
         return refuse("query", "only no query or beta=true is served")
-    kinds = head.values("content-type")
+    kinds = named.get("content-type", ())
     if len(kinds) != 1 or kinds[0].lower().replace(" ", "") not in {
         "application/json",
         "application/json;charset=utf-8",
@@ -271,7 +279,7 @@ def _provider_side(document: dict[str, Any], settings: GateSettings) -> Refuse |
         kind = tool.get("type", "custom")
         if not isinstance(kind, str):
             return refuse("body-invalid", "a tool's type must be a name")
-        base = _DATE.sub("", kind)
+        base = kind if kind in _CLIENT_TOOLS else _DATE.sub("", kind)
         if base not in _CLIENT_TOOLS and base not in allowed and not (base == "mcp_toolset" and "mcp" in allowed):
             return refuse(
                 "provider-tool", f"tool type {kind[:80]!r} runs at the provider and is not allowed by the fixture"

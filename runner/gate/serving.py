@@ -217,7 +217,7 @@ class Serving:
     async def _body(self, request: web.BaseRequest, head: RequestHead, length: int) -> bytes | Refuse:
         self._reading += length
         try:
-            async with asyncio.timeout(BODY_DEADLINE_S):
+            async with asyncio.timeout(None if request.content.is_eof() else BODY_DEADLINE_S):  # all there: no wait
                 body = await request.content.read()
         except TimeoutError:
             return refuse("body-timeout", f"the body was not complete after {BODY_DEADLINE_S:g} s")
@@ -235,7 +235,7 @@ class Serving:
         self, request: web.BaseRequest, head: RequestHead, body: bytes, decision: Forward
     ) -> web.StreamResponse:
         assert decision.document is not None
-        draft = self._recorder.arrive("inference", self._request(head, body))
+        draft = self._recorder.arrive("inference", head.request(body))  # ``handle`` searched it: it holds no key
         ask = Ask(decision.endpoint, decision.model, len(body), decision.max_tokens)
         try:
             held = await self._reserve(ask)
@@ -365,7 +365,7 @@ class Serving:
     def _request(self, head: RequestHead, body: bytes) -> Request:
         """Return the recorded form of a request, without the real key should it be in there."""
         if not self._holds_key(head, body):
-            return Request(method=head.method, target=head.target, headers=head.headers, body=body)
+            return head.request(body)
         scrub = self._scrubber()
         headers = tuple((scrub.text(name), scrub.text(value)) for name, value in head.headers)
         return Request(

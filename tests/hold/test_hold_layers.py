@@ -39,7 +39,7 @@ def any_head(patch: Patch) -> None:
     """Every head is one to forward, whatever it says."""
 
     def decide(head: RequestHead, _: object) -> Forward:
-        return Forward("messages", int(head.values("content-length")[0]))
+        return Forward("messages", int(head.named()["content-length"][0]))
 
     patch.setattr("runner.gate.serving.decide_head", decide)
 
