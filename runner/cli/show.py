@@ -1,14 +1,14 @@
 """``hermeval show``: judge a saved transcript by the functions that judge a run, or show one attempt.
 
 Boundary: touches the named files, stdout and stderr. Not here: any rule (runner/claude/*).
-Rules: with ``--json`` stdout is exactly one JSON object, ASCII, and people's text goes to stderr. The transcript is read as a stream.
+Rules: with ``--json`` stdout is exactly one JSON object, ASCII, and people's text goes to stderr. The transcript is read as a stream, for as long as it comes.
 With ``--skill`` the skill is required: every state but ``ran`` is an error (A3). Exit status 0 measured, 2 error.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from runner.errors import InputMissing, SettingInvalid
 from runner.text import visible
 
 _CHUNK_BYTES = 1 << 18
+_MAX_WIRE_BYTES = 512 << 20
+"""No part of an attempt is larger; requests are compared as a whole, so their file is held in memory."""
 _MAX_ANSWER_SHOWN = 2000
 _TIMEOUT_STATUS = 124
 """What ``timeout(1)`` exits with: in ``show`` it says that the recorded run was ended by its time limit (A8, rule 3)."""
@@ -88,7 +90,8 @@ def judge_transcript(
     parser = TranscriptParser(
         on_unparsed=lambda number: warn(f"line {number} is no JSON object and was dropped"), keep_ledger=False
     )
-    _feed(path, parser.feed)
+    for chunk in _chunks(path):
+        parser.feed(chunk)
     facts = parser.close()
     seen = None
     if wire is not None:
@@ -150,28 +153,30 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_ANSWER_SHOWN else f"{text[:_MAX_ANSWER_SHOWN]}… ({len(text)} characters)"
 
 
-def _feed(path: Path, feed: Callable[[bytes], None]) -> None:
+def _chunks(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
-                feed(chunk)
+                yield chunk
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         raise _missing(path, error) from error
 
 
 def _exchanges(path: Path) -> Any:
     from runner.bundle.format import ZSTD_MAGIC
-    from runner.claude.wirefile import read_wire_file
+    from runner.claude.wirefile import WireFileInvalid, read_wire_file
 
-    try:
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise _missing(path, error) from error
-    if data.startswith(ZSTD_MAGIC):
-        from runner.bundle.reader import open_attempt
+    data = bytearray()
+    for chunk in _chunks(path):
+        data += chunk
+        if data.startswith(ZSTD_MAGIC):
+            from runner.bundle.reader import open_attempt
 
-        return open_attempt(path).exchanges()
-    return read_wire_file(data, str(path))
+            return open_attempt(path).exchanges()
+        if len(data) > _MAX_WIRE_BYTES:
+            hint = "give the requests of one run, or its attempt"
+            raise WireFileInvalid(f"the file passes {_MAX_WIRE_BYTES >> 20} MiB", where=str(path), hint=hint)
+    return read_wire_file(bytes(data), str(path))
 
 
 def _missing(path: Path, error: Exception) -> InputMissing:

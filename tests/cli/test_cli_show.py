@@ -121,6 +121,23 @@ def test_a_wire_file_without_a_skill_is_read_and_asked_nothing(capsys: pytest.Ca
     assert "wire-file-invalid" in capsys.readouterr().err
 
 
+def test_a_wire_file_without_end_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not read until memory is full; one that just fits is read (control)."""
+    transcript, wire = (
+        CASES / "transcripts" / "slash_replayed.jsonl",
+        CASES / "wire" / "first_party_slash_replayed.jsonl",
+    )
+    size = wire.stat().st_size
+    monkeypatch.setattr("runner.cli.show._MAX_WIRE_BYTES", size)
+    assert run_command(["show", "--transcript", str(transcript), "--wire", str(wire)]) == 0
+    monkeypatch.setattr("runner.cli.show._MAX_WIRE_BYTES", size - 1)
+    assert run_command(["show", "--transcript", str(transcript), "--wire", str(wire)]) == 2
+    assert run_command(["show", "--transcript", str(transcript), "--wire", "/dev/zero"]) == 2
+    assert capsys.readouterr().err.count("wire-file-invalid") == 2
+
+
 def test_a_reference_unit_may_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     """``--skill cf/references/ref.md``: the reference was read in one real run, and not in another."""
     for name, state, code in (("slash_and_read_ref", "ran", 0), ("slash_present", "absent", 2)):
