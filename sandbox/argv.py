@@ -14,6 +14,9 @@ from sandbox.check import check_spec
 from sandbox.errors import SpecInvalid
 from sandbox.spec import Bind, Dev, Directory, File, Mount, Proc, RoBind, SandboxSpec, Symlink, Tmpfs
 
+_NO_FIRST_PROCESS = ("--size", "4096", "--perms", "0555", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+"""Pid 1 is bwrap's own, with the uid of everybody inside: through its /proc/1/mem any of them could speak for the CLI and end it as they like (ADR 0016)."""
+
 
 class Descriptors(NamedTuple):
     """The descriptor numbers that bwrap finds open."""
@@ -99,7 +102,7 @@ def mount_args(mount: Mount, sources: Mapping[str, str], masks: Collection[str],
             for mask in mount.masks:
                 if mask in masks:
                     args += ["--perms", "0444", "--ro-bind-data", str(next(supply)), f"/proc/{mask}"]
-            return args
+            return [*args, *_NO_FIRST_PROCESS]
         case Dev():
             shm = ["--size", str(mount.shm_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108 - inside
             return ["--dev", mount.target, *shm]

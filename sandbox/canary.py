@@ -68,6 +68,9 @@ def faults_in(
     interfaces = [line.partition(b":")[0].strip() for line in net_dev.splitlines()[2:]]
     if interfaces != [b"lo"]:
         faults.append("there is another network interface than the loopback")
+    last = {words[4]: words[5].split(b",") for words in map(bytes.split, mountinfo.splitlines())}
+    if b"/proc" in last and b"ro" not in last.get(b"/proc/1", ()):
+        faults.append("its first process can be written to")
     return faults + mount_faults(mountinfo, writable, shared_places)
 
 

@@ -84,7 +84,7 @@ class Symlink(Value):
 
 
 class Proc(Value):
-    """A fresh /proc of the sandbox's own process namespace, /proc/sys read-only, the files that tell of the host covered."""
+    """A fresh /proc of the sandbox's own process namespace, /proc/sys read-only, pid 1 and the files that tell of the host covered."""
 
     kind: Literal["proc"] = "proc"
     target: Literal["/proc"] = "/proc"
@@ -202,7 +202,7 @@ def describe_mount(mount: Mount) -> str:
         case Symlink():
             return f"{mount.target}: link to {mount.to}"
         case Proc():
-            return f"{mount.target}: own processes only; sys read-only; empty: {', '.join(mount.masks) or 'nothing'}"
+            return f"{mount.target}: own processes only; sys read-only; empty: {', '.join(('1', *mount.masks))}"
         case Dev():
             return f"{mount.target}: null, zero, full, random, urandom, tty, pts; shm of {size(mount.shm_bytes)}"
 

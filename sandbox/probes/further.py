@@ -188,8 +188,18 @@ def _forge_status():
                 continue
             os.write(os.open(f"/proc/1/fd/{number}", os.O_WRONLY), struct.pack("Q", 1))
 
-    return {"pidfd_getfd": steal, "/proc/1/fd": write_to_all}, {
-        "own descriptors": lambda: len(os.listdir("/proc/self/fd"))
+    def open_memory(path):
+        with open(path, "r+b", buffering=0) as memory:
+            return memory.fileno()
+
+    return {
+        "pidfd_getfd": steal,
+        "/proc/1/fd": write_to_all,
+        "memory": lambda: open_memory("/proc/1/mem"),
+        "memory of its thread": lambda: open_memory("/proc/1/task/1/mem"),
+    }, {
+        "own descriptors": lambda: len(os.listdir("/proc/self/fd")),
+        "own memory": lambda: open_memory("/proc/self/mem"),
     }
 
 

@@ -120,6 +120,12 @@ def writable_settings(args: Args) -> Args:
     return [*args[:at], *args[at + 3 :]]
 
 
+def first_process(args: Args) -> Args:
+    """Leave what /proc says of pid 1."""
+    at = args.index("/proc/1") - 5
+    return [*args[:at], *args[at + 8 :]]
+
+
 def no_listener(spec: SandboxSpec) -> SandboxSpec:
     """Make no listener from outside, so that a program inside may be first."""
     return spec.model_copy(update={"network": None})
@@ -154,6 +160,7 @@ LAYERS = (
     Layer("read-only-mounts", (1, 23), off=writable_system, shown_by=(23,)),
     Layer("staged-copies", (30, 74), off=writable_tree, shown_by=(74,)),
     Layer("masks", (11,), off=with_mounts(unmasked), shown_by=(11,)),
+    Layer("covered-first-process", (58,), (CANARY,), args_off=first_process, edits=NO_CANARY, shown_by=(58,)),
     Layer("host-name", (11,), off=lambda spec: spec.model_copy(update={"hostname": "other"}), shown_by=(11,)),
     Layer("mount-namespace", (10, 22, 28), off=with_sys, shown_by=(22,)),
     Layer("sized-tmpfs", (23, 48), off=with_mounts(large), shown_by=(23,)),
@@ -167,7 +174,7 @@ LAYERS = (
     Layer("ipc-namespace", (32,), (CANARY,), args_off=less("--unshare-ipc"), edits=NO_CANARY, shown_by=(32,)),
     Layer("run-uid", (1, 31), ("read-only-mounts", CANARY), args_off=writable_settings, edits=(*NO_CANARY, *AS_ROOT), shown_by=(1,), callers="root: nobody else could give a sandbox root's uid"),
     Layer("canary", (1, 2, 4, 23, 24, 32, 74), ("ipc-namespace",), args_off=less("--unshare-ipc"), edits=NO_CANARY, shown_by=(32,)),
-    Layer("empty-environment", (9,), edits=ENVIRONMENT, shown_by=(9,)),
+    Layer("empty-environment", (9,), ("covered-first-process", CANARY), args_off=first_process, edits=(*ENVIRONMENT, *NO_CANARY), shown_by=(9,)),
     Layer("no-inherited-descriptors", (13,), edits=DESCRIPTOR, shown_by=(13,)),
     Layer("listener-first", (29,), off=no_listener, shown_by=(29,)),
     Layer("argument-file", (10,), because="what the arguments name lies below neutral paths too, so no probe can tell them from a file"),

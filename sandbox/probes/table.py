@@ -115,12 +115,13 @@ MASKS, ENVIRONMENT, NETWORK, PIDS, IPC = (
     "ipc-namespace",
 )
 VIEW, SESSION, LIMITS, SIZES, QUIET = "inside-view", "own-session", "rlimits", "sized-tmpfs", "execute-only-cli"
-CAPABILITIES, KEYRING, DEVICES, MOUNTS, HOSTNAME = (
+CAPABILITIES, KEYRING, DEVICES, MOUNTS, HOSTNAME, FIRST = (
     "no-capabilities",
     "own-keyring",
     "own-devices",
     "mount-namespace",
     "host-name",
+    "covered-first-process",
 )
 
 INSIDE: tuple[Probe, ...] = (
@@ -153,7 +154,7 @@ INSIDE: tuple[Probe, ...] = (
     inside(48, "Fill what can be written", "refused", SIZES, {"/dev/shm": ("ENOSPC",), "/tmp": ("ENOSPC",), "home": ("ENOSPC",)}),  # noqa: S108 - inside
     inside(49, "A file of a terabyte", "refused", LIMITS, {"truncate": ("EFBIG", "=SIGXFSZ")}),
     inside(52, "Descriptors, locked memory, real time, priority", "refused", LIMITS, {"descriptors": ("EMFILE",), "mlock": ("ENOMEM", "EPERM"), "real time": EPERM, "nice": ("EACCES", "EPERM")}, CAPABILITIES),
-    inside(58, "Forge the exit status", "refused", FILTER, {"pidfd_getfd": EPERM, "/proc/1/fd": ("EACCES", "EPERM", "ENXIO")}),
+    inside(58, "Forge the exit status", "refused", FIRST, {"pidfd_getfd": EPERM, "/proc/1/fd": ENOENT, "memory": ENOENT, "memory of its thread": ENOENT}, FILTER),
     inside(59, "Write into the CLI's transcript and memory", "refused", QUIET, {"stdout": ("EACCES",), "memory": ("EACCES",), "pidfd_getfd": EPERM}, FILTER),
     inside(74, "Change the skill tree", "refused", READ_ONLY, dict.fromkeys(("write", "create", "chmod", "utime", "rename", "unlink"), EROFS)),
 )  # fmt: skip

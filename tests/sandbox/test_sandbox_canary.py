@@ -25,6 +25,7 @@ MAP = b"      1000      65534          1\n"
 NET = b"Inter-|   Receive\n face |bytes\n    lo:       0       0\n"
 MOUNTS = (
     b"157 110 0:44 /newroot / ro,nosuid,nodev - tmpfs tmpfs rw\n159 157 0:45 / /proc rw,nosuid,nodev,noexec - proc proc rw\n"
+    b"160 159 0:46 / /proc/1 ro,nosuid,nodev - tmpfs tmpfs ro\n"
     b"168 167 0:6 /null /dev/null rw,nosuid - devtmpfs devtmpfs rw\n176 157 0:49 / /tmp rw,nosuid,nodev - tmpfs tmpfs rw\n"
 )
 
@@ -46,6 +47,7 @@ MOUNTS = (
         (b"/tmp rw,nosuid,nodev - tmpfs", b"/tmp rw,nosuid,nodev - ext4", "/tmp can be written"),
         (b"/tmp rw,nosuid", b"/tmp rw,noexec", "/tmp would heed set-user-id files"),
         (b"/ /tmp rw", b"/ /srv rw", "/srv can be written"),
+        (b"/ /proc/1 ro", b"/ /proc/2 ro", "its first process can be written to"),
     ],
 )  # fmt: skip
 def test_each_departure_is_found(was: bytes, now: bytes, wanted: str) -> None:

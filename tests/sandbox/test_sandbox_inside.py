@@ -7,10 +7,13 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox.process import Supervisor
+from sandbox.running import start
 from sandbox.spec import RoBind, SandboxSpec
+from tests.run.leftovers import descendants_of, wait_until
 
 if TYPE_CHECKING:
-    from sandbox.process import Supervisor
+    from sandbox.process import Host
     from tests.sandbox.conftest import MakeSpec, Run
 
 
@@ -24,28 +27,63 @@ def test_user_host_name_and_places_are_the_fixed_ones(run: Run) -> None:
 
 
 def test_environment_is_what_the_description_says(run: Run) -> None:
-    """Nothing of the runner's environment comes in, neither in the program's nor in pid 1's."""
+    """Nothing of the runner's environment comes in."""
     os.environ["HERMEVAL_TEST_CANARY"] = "canary-value"
     try:
-        seen = run(
-            "env | sort; echo --; tr '\\0' '\\n' </proc/1/environ; echo --; cat /proc/*/environ | tr '\\0' '\\n' | grep -c canary"
-        )
+        seen = run("env | sort; echo --; cat /proc/*/environ | tr '\\0' '\\n' | grep -c canary")
     finally:
         del os.environ["HERMEVAL_TEST_CANARY"]
-    own, first, count = seen.out.split("--\n")
+    own, count = seen.out.split("--\n")
     assert own.splitlines() == ["HOME=/home/eval", "LANG=C.UTF-8", "PATH=/usr/bin:/bin", "PWD=/workspace", "TZ=UTC"]
-    assert first == ""
     assert count.strip() == "0"
 
 
 def test_only_the_three_standard_descriptors_are_open(run: Run) -> None:
-    """No descriptor leaks in: not the lifeline, not the hold, not a data file, also not in pid 1."""
+    """No descriptor leaks in: not the lifeline, not the hold, not a data file."""
     seen = run(
-        "for p in self 1; do ls /proc/$p/fd | sort -n | tr '\\n' ' '; readlink /proc/$p/fd/* | grep -v -e socket -e pipe -e /proc -e eventfd; echo; done"
+        "ls /proc/self/fd | sort -n | tr '\\n' ' '; readlink /proc/self/fd/* | grep -v -e socket -e pipe -e /proc; echo"
     )
-    own, first = seen.out.strip().split("\n\n") if "\n\n" in seen.out else seen.out.strip().splitlines()
-    assert own.split() == ["0", "1", "2", "3"]  # 3 is ls itself reading the directory
-    assert len(first.split()) <= 4  # and bwrap's eventfd
+    assert seen.out.split() == ["0", "1", "2", "3"]  # 3 is ls itself reading the directory
+
+
+def first_process(supervisor: int) -> Path:
+    """Return the directory of the sandbox's pid 1: of a supervisor's descendants the only one that is number 1 in a namespace below its own."""
+    own = len(Path(f"/proc/{supervisor}/status").read_text().partition("NSpid:")[2].split("\n")[0].split())
+    found = []
+    for process in descendants_of(supervisor):
+        numbers = Path(f"/proc/{process.pid}/status").read_text().partition("NSpid:")[2].split("\n")[0].split()
+        if numbers[-1] == "1" and len(numbers) > own:
+            found.append((len(numbers), process.pid))
+    return Path(f"/proc/{max(found)[1]}")
+
+
+def test_the_first_process_has_nothing_and_shows_nothing(host: Host, make_spec: MakeSpec) -> None:
+    """Pid 1 has no environment and, beside the output that it hands on, bwrap's own eventfd; inside its directory is empty, that of any other process is not (control)."""
+    os.environ["HERMEVAL_TEST_CANARY"] = "canary-value"
+    output = bytearray()
+    supervisor = Supervisor(host, None)
+    try:
+        with start(
+            supervisor,
+            make_spec("ls -A /proc/1 | wc -l; ls -A /proc/self | grep -c mem; echo >/proc/1/mem; echo end; sleep 60"),
+            on_stdout=output.extend,
+            wall_clock_s=60.0,
+        ) as running:
+            running.release()
+            wait_until(lambda: b"end" in output)
+            assert supervisor.pid is not None
+            first = first_process(supervisor.pid)
+            environment = (first / "environ").read_bytes()
+            opened = [(first / "fd" / name).readlink() for name in os.listdir(first / "fd")]
+            running.kill("done")
+    finally:
+        del os.environ["HERMEVAL_TEST_CANARY"]
+    assert environment.strip(b"\0") == b""
+    assert len(opened) <= 4
+    words = output.split()
+    assert bytes(words[0]) == b"0"
+    assert bytes(words[-1]) == b"end"
+    assert int(words[1]) >= 1
 
 
 def test_no_host_path_shows_but_neutral_ones(run: Run, make_spec: MakeSpec, supervisor: Supervisor) -> None:

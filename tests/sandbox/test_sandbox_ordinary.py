@@ -30,6 +30,8 @@ def test_an_ordinary_user_gets_the_same(module: str) -> None:
                 ignore=shutil.ignore_patterns("__pycache__", "toolchain", "test_sandbox_ordinary.py"),
             )
         shutil.copy(HERE.parents[1] / "pyproject.toml", place)
+        (place / "tests/run").mkdir()
+        shutil.copy(HERE.parent / "run/leftovers.py", place / "tests/run")
         (place / "tmp").mkdir()
         os.chown(place / "tmp", UID, UID)
         argv = [

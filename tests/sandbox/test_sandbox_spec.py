@@ -54,7 +54,7 @@ def test_arguments_have_the_documented_order() -> None:
     assert text.startswith(
         "--unshare-user --disable-userns --cap-drop ALL --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
         " --hostname eval --uid 1000 --gid 1000 --new-session --die-with-parent --clearenv --setenv A 1 --setenv PATH /usr/bin --ro-bind /usr /usr --symlink usr/bin /bin"
-        " --proc /proc --ro-bind /proc/sys /proc/sys --perms 0444 --ro-bind-data 514 /proc/cmdline --perms 0444 --ro-bind-data 515 /proc/keys --dev /dev"
+        " --proc /proc --ro-bind /proc/sys /proc/sys --perms 0444 --ro-bind-data 514 /proc/cmdline --perms 0444 --ro-bind-data 515 /proc/keys --size 4096 --perms 0555 --tmpfs /proc/1 --remount-ro /proc/1 --dev /dev"
         " --size 67108864 --perms 1777 --tmpfs /dev/shm --size 536870912 --perms 1777 --tmpfs /tmp --perms 0755 --dir /home --size 536870912 --perms 0700 --tmpfs /home/eval"
     )
     assert text.endswith(
