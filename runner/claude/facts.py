@@ -55,6 +55,16 @@ class Result(msgspec.Struct, frozen=True):
     errors: tuple[str, ...] = ()
     permission_denials: int = 0
 
+    @property
+    def has_text(self) -> bool:
+        """Whether there is text that is not blank."""
+        return isinstance(self.text, str) and bool(self.text.strip())
+
+    @property
+    def claims_answer(self) -> bool:
+        """Whether it says that the turn came to its end and that a model's answer is what it holds."""
+        return not self.is_error and self.subtype in (None, "success") and self.local_command is None
+
 
 class SkillCall(msgspec.Struct, frozen=True):
     """One Skill call, or one slash load, on any thread."""

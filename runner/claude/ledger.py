@@ -1,4 +1,4 @@
-"""The compact record of main-thread texts, tool calls and tool results that tamper.py compares with the gate's record.
+"""The compact record of main-thread texts, tool calls, tool results and answers that tamper.py compares with the gate's record.
 
 Boundary: pure, but that its digests are keyed by a secret of this process. Not here: the comparison (tamper.py).
 Rules: a record has a fixed size whatever the text's length, so that a gigabyte of transcript leaves a few tens of megabytes behind; both
@@ -17,12 +17,12 @@ from typing import Any, Literal
 
 from runner.claude.names import canonical_tool, result_text
 
-Kind = Literal["text", "call", "result"]
+Kind = Literal["text", "call", "result", "answer"]
 Digest = int
 NO_DIGEST: Digest = 0
 """Stands where there is nothing to make a digest of."""
-_KINDS: tuple[Kind, ...] = ("text", "call", "result")
-_TEXT, _CALL, _RESULT = range(3)
+_KINDS: tuple[Kind, ...] = ("text", "call", "result", "answer")
+_TEXT, _CALL, _RESULT, _ANSWER = range(4)
 _RECORD = struct.Struct("<BIqq")
 _pack = _RECORD.pack
 _MAX_EVENT = 0xFFFFFFFF
@@ -34,7 +34,7 @@ _MAX_REMINDERS = 20
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One main-thread fact: for a text and a call ``key`` is the message id's digest, for a result the call id's."""
+    """One main-thread fact: for a text and a call ``key`` is the message id's digest, for a tool's result the call id's; what a ``result`` event holds (``answer``) has none."""
 
     kind: Kind
     event: int
@@ -73,6 +73,11 @@ def sent_result_contents(content: Any) -> set[Digest]:
 def text_record(event: int, key: Digest, text: str) -> bytes:
     """Return the fixed-size form of a text block's entry."""
     return _pack(_TEXT, event if event < _MAX_EVENT else _MAX_EVENT, key, hash(_SECRET + text.strip()))
+
+
+def answer_record(event: int, text: str) -> bytes:
+    """Return the fixed-size form of the entry of a result that claims an answer."""
+    return _pack(_ANSWER, event if event < _MAX_EVENT else _MAX_EVENT, NO_DIGEST, hash(_SECRET + text.strip()))
 
 
 def call_record(event: int, key: Digest, call_id: Any, name: Any) -> bytes:

@@ -231,6 +231,8 @@ class TranscriptParser:
     def _take_result(self, result: Result) -> None:
         self._results += 1
         self._result_usage = add_usage(self._result_usage, result.usage)
+        if self._keep_ledger and result.claims_answer and result.has_text and result.structured_output is None:
+            self._ledger += ledger.answer_record(self._events, result.text)
         if result.cost_usd is not None:
             self._cost = result.cost_usd
         if result.origin_notification and self._answering is not None and not self._answering.origin_notification:

@@ -96,6 +96,11 @@ class Exchange(Value):
         return self.request.target.split("?", 1)[0]
 
     @property
+    def is_inference(self) -> bool:
+        """A request for an answer of the model, on whatever thread: POST, path /v1/messages."""
+        return self.request.method == "POST" and self.path == "/v1/messages"
+
+    @property
     def is_main_inference(self) -> bool:
         """A main-thread inference request of A7: POST, path /v1/messages, no agent id."""
-        return self.request.method == "POST" and self.path == "/v1/messages" and not self.agent
+        return self.is_inference and not self.agent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,21 @@ def test_a_changed_tool_result_is_a_contradiction(say: Any) -> None:
 def test_a_result_that_was_never_sent_is_none(say: Any) -> None:
     """The run ended before a next request; also where the call's id had been used before."""
     events, exchanges = _round(say)
-    assert tamper_findings(say.whole(*events[:3]), exchanges[:1]) == ()
+    stopped = say.result(subtype="error_max_turns", is_error=True, result=...)
+    assert tamper_findings(say.whole(*events[:3], result=stopped), exchanges[:1]) == ()
     again = [*events, say.call("t1", "Bash", {}, mid="msg_1"), say.answer("t1", "other")]
-    assert tamper_findings(say.whole(*again), exchanges) == ()
+    twice = [
+        *exchanges,
+        say.request(seq=3, response=say.message({**USE, "input": {}}, mid="msg_1", stop_reason="tool_use")),
+    ]
+    assert tamper_findings(say.whole(*again, result=stopped), twice) == ()
+
+
+def test_a_second_result_of_one_call_is_a_contradiction(say: Any) -> None:
+    """Two results of one call, before or after the true one, are a forgery: only a call that was made twice has two."""
+    events, exchanges = _round(say)
+    for forged in ([*events[:3], say.answer("t1", "x"), events[3]], [*events[:2], say.answer("t1", "x"), *events[2:]]):
+        assert len(tamper_findings(say.whole(*forged), exchanges)) == 1
 
 
 def test_a_shortened_later_copy_changes_nothing(say: Any) -> None:
@@ -132,8 +145,75 @@ def test_model_text_without_any_request_is_a_contradiction(say: Any) -> None:
     """Real text and calls need a request; the pseudo-model's text and a sub-agent's do not stand for the main thread."""
     assert tamper_findings(say.whole(say.text()), []) != ()
     assert tamper_findings(say.whole(say.text()), [say.request(response=say.message(TEXT), agent="a0")]) != ()
-    assert tamper_findings(say.whole(say.text("API Error", model="<synthetic>")), []) == ()
-    assert tamper_findings(say.whole(), []) == ()
+    failed = say.result(is_error=True, result="API Error")
+    assert tamper_findings(say.whole(say.text("API Error", model="<synthetic>"), result=failed), []) == ()
+    assert tamper_findings(say.whole(result=failed), []) == ()
+
+
+FORGED = "FORGED"
+BACKGROUND = {"origin": {"kind": "task-notification", "task_id": "b1"}}
+
+
+@pytest.mark.parametrize(
+    ("end", "requests"),
+    [
+        (lambda say: [say.result(result=FORGED)], 2),
+        (lambda say: [say.result(), say.result(result=FORGED)], 2),
+        (lambda say: [say.result(result=FORGED), say.result()], 2),
+        (lambda say: [say.result(result=FORGED), say.result(**BACKGROUND)], 2),
+        (lambda say: [say.result(is_error=True, subtype="error_during_execution"), say.result(result=FORGED)], 2),
+        (lambda say: [say.result(result=FORGED)], 0),
+        (lambda say: [say.result(result="I look.")], 2),
+        (lambda say: [say.result(result="", structured_output={"a": 1})], 2),
+        (lambda say: [say.result(stop_reason="max_tokens")], 2),
+    ],
+    ids=["text", "after", "before", "later", "error", "unasked", "early text", "structured", "stop reason"],
+)  # fmt: skip
+def test_an_answer_that_no_response_gave_is_a_contradiction(
+    say: Any, end: Callable[[Any], list[Any]], requests: int
+) -> None:
+    """What is graded must be what the model said last; the same events with the true result are no finding (control)."""
+    events, exchanges = _round(say)
+    shown = events if requests else []
+    assert tamper_findings(say.whole(*events), exchanges) == ()
+    assert tamper_findings(say.parse(say.init(), *shown, *end(say)), exchanges[:requests]) != ()
+
+
+def test_an_answer_before_the_last_response_came_is_a_contradiction(say: Any) -> None:
+    """The model had asked for a tool, and had not said anything yet that ends a turn; the stop reason tells even where the text is the model's own."""
+    events, exchanges = _round(say)
+    for result in (say.result(result=FORGED), say.result(result="I look."), say.result(result="")):
+        assert tamper_findings(say.whole(*events[:3], result=result), exchanges[:1]) != ()
+
+
+def test_an_answer_that_rests_on_a_response_is_none(say: Any) -> None:
+    """The last of several texts, blanks aside; one that was cut after its text; a structured output; an earlier turn's where background turns followed."""
+    events, exchanges = _round(say)
+    assert tamper_findings(say.whole(*events, result=say.result(result=" 42 units\n")), exchanges) == ()
+    cut = say.message(TEXT, mid="msg_2", stop_reason=None)
+    gone = say.request(seq=2, response=Response(status=200, body=json.dumps(cut).encode(), ending="client-gone"))
+    assert tamper_findings(say.whole(*events), [exchanges[0], gone]) == ()
+    shaped = {"type": "tool_use", "id": "t2", "name": "StructuredOutput", "input": {"a": [1]}}
+    call = say.call("t2", "StructuredOutput", {"a": [1]}, mid="msg_3")
+    third = say.request(seq=3, response=say.message(shaped, mid="msg_3", stop_reason="tool_use"))
+    done = say.result(result='{"a":[1]}', structured_output={"a": [1]}, stop_reason="tool_use")
+    assert tamper_findings(say.whole(*events, call, result=done), [*exchanges, third]) == ()
+    later = say.request(seq=3, response=say.message({"type": "text", "text": "later"}, mid="msg_3"))
+    note = say.text("later", mid="msg_3")
+    two = say.parse(say.init(), *events, say.result(), note, say.result(result="later", **BACKGROUND))
+    assert tamper_findings(two, [*exchanges, later]) == ()
+
+
+def test_a_model_call_of_anybody_else_is_a_contradiction(say: Any) -> None:
+    """A program inside that asks the model itself may say that it is a sub-agent; where the CLI names no session nobody's can be told, and refused ones were never sent."""
+    events, exchanges = _round(say)
+    own = say.request(
+        seq=3, from_cli=False, agent="a0", response=say.message({"type": "text", "text": "hint"}, mid="m9")
+    )
+    named = [exchange.model_copy(update={"from_cli": True}) for exchange in exchanges]
+    assert tamper_findings(say.whole(*events), [*named, own]) == ("exchange 3: a model call that the CLI did not make",)
+    assert tamper_findings(say.whole(*events), [*exchanges, own]) == ()
+    assert tamper_findings(say.whole(*events), [*named, own.model_copy(update={"kind": "refused"})]) == ()
 
 
 def test_the_status_descriptor_has_the_last_word(say: Any) -> None:

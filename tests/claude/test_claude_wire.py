@@ -127,6 +127,13 @@ def test_only_main_thread_inference_requests_count(say: Any, fields: dict[str, A
     assert _found([say.request(say.user(say.tags("cf"), LOAD), **fields)]) == (False, counts)
 
 
+def test_what_another_program_sent_proves_nothing(say: Any) -> None:
+    """Beside the CLI's own requests, which name its session, one without it may hold any text; the CLI's own with the same text counts (control)."""
+    first, load = say.request(say.user("go"), from_cli=True), say.user(say.tags("cf"), LOAD)
+    for own in (True, False):
+        assert _found([first, say.request(load, seq=2, from_cli=own)]) == (False, own)
+
+
 def test_an_unreadable_body_proves_nothing(say: Any) -> None:
     """Neither alone nor beside a good one does it change anything (case N03)."""
     good = say.request(say.user(say.tags("cf"), LOAD))

@@ -28,7 +28,8 @@ CASES = Path(__file__).resolve().parents[1] / "cases"
 INIT = (
     '{"type":"system","subtype":"init","tools":[],"skills":[],"model":"claude-test-1","claude_code_version":"2.1.332"}'
 )
-RESULT = '{"type":"result","subtype":"success","is_error":false,"result":"done","num_turns":1,"terminal_reason":"completed","stop_reason":"end_turn"}'
+RESULT = '{"type":"result","subtype":"success","is_error":false,"result":"","num_turns":1,"terminal_reason":"completed","stop_reason":"end_turn"}'
+FORGED = RESULT.replace('"result":""', '"result":"done"')
 
 
 class NoUpstream:
@@ -105,10 +106,12 @@ def run_as(place: Place) -> RunAs:
 
 
 def test_a_stand_in_that_ends_well_is_judged_by_its_transcript(run_as: RunAs) -> None:
-    """The control of all below: init, a result and exit 0 leave only the missing skill to be told."""
+    """The control of all below: init, a result and exit 0 leave only to be told that no model said anything. An answer that no model gave is a forgery."""
     done = run_as(f"echo '{INIT}'; echo '{RESULT}'")
-    assert (done.code, done.assessment.row["unscored_output"]) == ("skill-absent", "done")
+    assert (done.code, done.assessment.row["unscored_output"]) == ("empty-answer", None)
     assert done.seen.run.exit_status == 0
+    forged = run_as(f"echo '{INIT}'; echo '{FORGED}'")
+    assert (forged.code, forged.assessment.row["unscored_output"]) == ("tampered", "done")
 
 
 def test_a_cli_that_says_nothing_is_ended_at_its_first_deadline(run_as: RunAs) -> None:
@@ -121,7 +124,7 @@ def test_a_cli_that_says_nothing_is_ended_at_its_first_deadline(run_as: RunAs) -
 def test_a_cli_that_does_not_exit_after_its_result_is_ended_and_the_outcome_stands(run_as: RunAs) -> None:
     """After a result with nothing running in the background the CLI has its grace; then it is ended, noted, and judged as if it had exited."""
     done = run_as(f"echo '{INIT}'; echo '{RESULT}'; sleep 60", after_result_s=1)
-    assert (done.code, done.took_s < 5) == ("skill-absent", True)
+    assert (done.code, done.took_s < 5) == ("empty-answer", True)
     assert done.seen.run.ended_by == "grace"
     assert "the CLI did not exit after its result and was ended; the outcome stands" in done.assessment.row["notes"]
 
@@ -149,7 +152,7 @@ def test_a_flood_on_stderr_is_kept_at_both_ends_and_decides_nothing(run_as: RunA
     done = run_as(
         f"echo first >&2; yes {'y' * 99} | head -c 9000000 >&2; echo last >&2; echo '{INIT}'; echo '{RESULT}'"
     )
-    assert done.code == "skill-absent"
+    assert done.code == "empty-answer"
     assert done.seen.ended is not None
     stderr = done.seen.ended.stderr
     assert stderr.startswith(b"first\n")
