@@ -1,6 +1,6 @@
 """The inside view of a worker: the fixed sandbox of DESIGN with the CLI, the skill tree and the gate's address in it (step 3, its pure half).
 
-Boundary: pure. Not here: the fixed view of any program (sandbox/view.py), starting it (sandbox/process.py).
+Boundary: pure. Not here: the fixed view of any program (sandbox/view.py), starting it (sandbox/running.py).
 Rules: paths, names and modes below stand in requests and never change once attempts are committed. What differs from machine to machine comes in as ``system``
 or is named ``@name`` and resolved at start.
 """

@@ -48,7 +48,7 @@ class JudgementIndex:
     def find(self, directory: Path, subject: Subject, output: bytes) -> list[Judgement]:
         """Return the judgements on an attempt's output by its rubric whose own attempts lie directly in ``directory``, by vote.
 
-        As ``find_judgements`` of judge_saved.py, for many attempts. Raises: BundleError where a judge's attempt that says it is on that output is damaged or is not.
+        Raises: BundleError where a judge's attempt that says it is on that output is damaged or is not.
         """
         if directory not in self._directories:
             self._directories[directory] = _judges_of(directory)

@@ -1,6 +1,6 @@
 """From a sandbox description to bwrap's arguments.
 
-Boundary: pure. Not here: making the descriptors (process.py), starting bwrap (supervisor.py).
+Boundary: pure. Not here: making the descriptors (request.py), starting bwrap (box.py).
 Rules: the order is that of facts/sandbox.md §5; a change of it needs the probes run again. Everything but ``--args N -- PROGRAM`` goes through the argument file,
 so that no host path stands in a command line that can be read inside. Descriptor numbers are given, never chosen here.
 """

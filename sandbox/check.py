@@ -1,6 +1,6 @@
 """The rules that a sandbox description must keep, checked before anything starts.
 
-Boundary: pure. Not here: whether a source exists (process.py resolves it at start), the model's own ranges (spec.py).
+Boundary: pure. Not here: whether a source exists (request.py resolves it at start), the model's own ranges (spec.py).
 Rules: nothing is ever placed below something that a skill, an agent or the host's own tree provides (a bind, a file, a link): bwrap before 0.12 follows
 links there (facts/sandbox.md, finding 2), and a read-only bind cannot be written anyway. Nothing hides an earlier entry (claude-code#64182). A path holds no
 NUL: bwrap's argument file is NUL-separated, so a NUL would smuggle options in (facts/sandbox.md §2, 77).

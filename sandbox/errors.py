@@ -2,7 +2,7 @@
 
 Boundary: pure. Not here: what bwrap's messages mean (diagnose.py), the runner's errors (runner/errors.py).
 Rules: every leaf has a stable ``code``; an error of this tree means that nothing was measured. How a started program ended is a value
-(``process.Ended``), never an exception.
+(``running.Ended``), never an exception.
 
     SandboxError
     ├─ SpecInvalid          the plan cannot be carried out as written; found before anything starts

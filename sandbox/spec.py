@@ -1,6 +1,6 @@
 """What a sandbox is, as a value: mounts, environment, limits, network, program; and what it says about itself in words.
 
-Boundary: pure. Not here: bwrap's options (argv.py), the rules a spec must keep (check.py), the usual inside view (view.py), starting it (process.py).
+Boundary: pure. Not here: bwrap's options (argv.py), the rules a spec must keep (check.py), the usual inside view (view.py), starting it (running.py).
 Rules: a spec holds no path of this run. A bind whose source is known only when a run starts is written ``@name`` and resolved at start, so that a spec is the
 same value on every machine. Adding a kind of mount means: argv.py emits it, check.py places it, ``describe`` tells it.
 """

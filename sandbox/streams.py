@@ -1,6 +1,6 @@
 """The program's standard streams, as seen from outside: stdin fed and closed, stdout delivered up to a cap, stderr kept at both ends.
 
-Boundary: owns its descriptors and one thread for each stream. Not here: what the bytes mean; ending a run (process.py, which is told through callbacks).
+Boundary: owns its descriptors and one thread for each stream. Not here: what the bytes mean; ending a run (running.py, which is told through callbacks).
 Rules: a stream is drained whatever happens, so that a program never blocks on us, and nothing is cut silently: every cap is counted and reported. stdout and stderr are sockets:
 nobody inside can open them a second time through /proc/PID/fd and write in the program's name (facts/sandbox.md §2, 59).
 """

@@ -1,6 +1,6 @@
 """Reads a file of recorded requests, one JSON object a line, into exchanges without responses.
 
-Boundary: pure. Not here: attempts (runner/bundle.py), the witness (wire.py).
+Boundary: pure. Not here: attempts (runner/bundle/), the witness (wire.py).
 Rules: a line is ``{"method", "path", "headers", "body"}``; headers an object or a list of pairs; the body an object, or the JSON text as it
 was sent. A body that is no JSON is kept and proves nothing; a line that is no such object makes the whole file unusable.
 """

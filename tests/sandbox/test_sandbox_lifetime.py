@@ -212,7 +212,7 @@ def test_the_supervisor_refuses_the_outer_uid_zero_itself(host: Host, make_spec:
     """The supervisor checks its own uid map, whatever the runner decided."""
     if (
         os.getuid() != 0
-    ):  # an ordinary user cannot be mapped to root; the pure decision is tested in test_sandbox_identity.py
+    ):  # an ordinary user cannot be mapped to root; the pure decision is tested in test_sandbox_tables.py
         assert host.identity.run_uid != 0
         return
     python = readable_tmp / "python"
