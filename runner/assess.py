@@ -69,7 +69,11 @@ def assess(
     refusal, others = ending_refusal(exchanges, transcript)
     tampered = [f"{path}: changed in the staged skill tree during the run" for path in run.skill_tree_changed]
     tampered += tamper_findings(
-        transcript, exchanges, stopped_by_us=run.ended_by is not None or run.exit_status is None
+        transcript,
+        exchanges,
+        stopped_by_us=run.ended_by is not None or run.exit_status is None,
+        exit_status=run.bwrap_status,
+        status_fd_exit=run.exit_status,
     )
     case = Case(
         transcript=transcript,

@@ -334,6 +334,8 @@ def _conclude(ended: Ended, plan: RunPlan, seen: Seen) -> None:
     """Turn how the program ended into facts for the rules."""
     limits = plan.limits
     facts: dict[str, Any] = {"exit_status": ended.exit_status}
+    if ended.exit_status is not None and ended.observations["bwrap_status"] >= 0:
+        facts["bwrap_status"] = ended.observations["bwrap_status"]
     match ended.reason:
         case None if plan.pinned is not None and (fault := attendant_fault(ended.exit_status, ended.stderr)):
             facts["setup"] = SetupFacts(**fault)

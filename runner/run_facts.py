@@ -26,6 +26,8 @@ class RunFacts(Value):
 
     exit_status: int | None = None
     """From bwrap's status descriptor; None where the program never ran or was ended by us."""
+    bwrap_status: int | None = None
+    """What bwrap itself exited with; None where the program never ran, where a signal ended bwrap, or in an attempt that did not keep it."""
     ended_by: Literal["timeout", "output-limit", "grace"] | None = None
     limit: str = ""
     """The limit that was passed, in words."""

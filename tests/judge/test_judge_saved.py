@@ -186,6 +186,13 @@ def test_a_message_beside_or_within_the_planned_one_voids_the_judgement(plan: Ju
     assert fault_of(judgement) == "not-isolated"
 
 
+def test_two_exit_statuses_that_disagree_void_the_run(plan: JudgePlan) -> None:
+    """bwrap ends with what its status descriptor says; anything else was made up (A8 rule 2). One that a signal ended says nothing."""
+    for own, code in ((0, None), (None, None), (7, "tampered")):
+        assessment, _ = judged(plan, transcript((GOOD,)), exchange(plan, GOOD), bwrap_status=own)
+        assert assessment.outcome.code == code
+
+
 @given(st.text(alphabet=st.characters(codec=None), min_size=1).filter(lambda text: bool(text.strip())))
 def test_whatever_the_judge_says_there_is_a_judgement_or_a_fault(said: str) -> None:
     """Any text of a judge, surrogates and all, ends as votes or as a fault, and its conclusions can be written down."""

@@ -109,7 +109,7 @@ def test_a_stand_in_that_ends_well_is_judged_by_its_transcript(run_as: RunAs) ->
     """The control of all below: init, a result and exit 0 leave only to be told that no model said anything. An answer that no model gave is a forgery."""
     done = run_as(f"echo '{INIT}'; echo '{RESULT}'")
     assert (done.code, done.assessment.row["unscored_output"]) == ("empty-answer", None)
-    assert done.seen.run.exit_status == 0
+    assert (done.seen.run.exit_status, done.seen.run.bwrap_status) == (0, 0)
     forged = run_as(f"echo '{INIT}'; echo '{FORGED}'")
     assert (forged.code, forged.assessment.row["unscored_output"]) == ("tampered", "done")
 
