@@ -110,7 +110,6 @@ class Seen:
     workspace: Workspace | None = None
     first_event_s: float | None = None
     authority_s: float = 0.0
-    started_ns: int = field(default_factory=time.monotonic_ns)
     sandbox_start_s: float = 0.0
 
     @property

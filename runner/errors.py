@@ -9,7 +9,7 @@ only ever mean *error* (exit 2): pass and fail are values.
     ├─ ToolchainError     the operator's to fix: ToolchainMissing ToolchainMismatch
     ├─ BundleError        the evidence is not usable: BundleCorrupt BundleUnsupported BundleExists BundleUnwritable
     ├─ GradingError       an answer could not be graded: GraderFault NotJudged NeverScored
-    ├─ GateError          the provider side could not be set up: GateUnavailable PriceUnknown KeyMissing
+    ├─ GateError          the provider side could not be set up: GateUnavailable KeyMissing
     ├─ SimulatorUnavailable  the simulated service did not come up, or died
     ├─ SigningError       a signature could not be made or looked at: SigningUnavailable SigningFailed
     ├─ ReproduceImpossible  an attempt cannot be run again and compared
@@ -179,12 +179,6 @@ class GateUnavailable(GateError):
     """The gate did not come up, or died."""
 
     code = "gate-unavailable"
-
-
-class PriceUnknown(GateError):
-    """A model has no price in the table while a USD ceiling is in force; it is never counted as free."""
-
-    code = "price-unknown"
 
 
 class KeyMissing(GateError):

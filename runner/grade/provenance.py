@@ -77,8 +77,8 @@ def check_trace(attempt: Attempt) -> tuple[Literal["held", "broken", "unknown"],
     """
     from pydantic import ValidationError
 
-    from runner.simulate.compare import recomputed_part
     from runner.simulate.contract import Contract
+    from runner.simulate.retrace import recomputed_part
     from runner.simulate.trace import CONTRACT_PART
     from runner.simulate.trace import PART as TRACE_PART
 

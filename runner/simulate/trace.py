@@ -1,7 +1,7 @@
 """The call trace: one row for everything that was asked of the simulator, kept by the simulator and never by the worker (B13).
 
 Boundary: pure. Not here: how a row comes to be (machine.py), what profiles make of it (profiles/_trace.py, which reads rows as plain JSON).
-Rules: a row is a value of the canonical subset. ``door`` and ``tool_use_id`` say how a call came and are the only fields in which the two doors may differ (compare.py).
+Rules: a row is a value of the canonical subset. ``door`` and ``tool_use_id`` say how a call came and are the only fields in which the two doors may differ (tests/simulate/doors.py compares them).
 A new field of a row is additive.
 """
 

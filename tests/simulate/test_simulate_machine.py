@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from runner.canonical import canonical_json, parse_canonical
 from runner.simulate.command_door import command_answer, garbled, parse_command
-from runner.simulate.compare import recomputed, same_trace
 from runner.simulate.contract import Contract
 from runner.simulate.machine import LOST, Answer, Call, Running, begin, same_json, step
+from runner.simulate.retrace import recomputed
 from runner.simulate.trace import Row, Turned, trace_part
 from tests.simulate.conftest import contract
 from tests.simulate.contract_cases import SEED
+from tests.simulate.doors import same_trace
 
 FAULTS: list[dict[str, Any]] = [
     {"id": "a", "kind": "lost", "tool": "ticket_comment", "after": 1, "times": 2},
@@ -88,7 +89,7 @@ def test_any_calls_give_a_canonical_trace_that_can_be_recomputed(made: list[Call
     part = trace_part(FAULTY, rows, running.service, Turned())
     document: Any = parse_canonical(part)
     assert [row["index"] for row in document["rows"]] == list(range(len(made)))
-    assert recomputed(FAULTY, rows) == rows
+    assert recomputed(FAULTY, rows)[0] == rows
     turned = [Call("command" if call.door == "mcp" else "mcp", call.mode, call.tool, call.args_text) for call in made]
     _, _, other = run(FAULTY, turned)
     assert same_trace(rows, FAULTY.root, other, FAULTY.root)
