@@ -230,7 +230,16 @@ def test_rule_14_a_bad_exit_status(say: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "code"), [("m-1", None), ("m-1-20260101", None), ("m-10", "model-mismatch"), ("m-2", "model-mismatch")]
+    ("model", "code"),
+    [
+        ("m-1", None),
+        ("m-1-20260101", None),
+        ("m-10", "model-mismatch"),
+        ("m-2", "model-mismatch"),
+        ("m-1-1", "model-mismatch"),
+        ("m-1-2026010", "model-mismatch"),
+        ("m-1-202601011", "model-mismatch"),
+    ],
 )
 def test_rule_15_another_model_than_the_pinned_one(say: Any, model: str, code: str | None) -> None:
     """Only where the model is pinned, and a dated name is the same model; the pseudo-model is none."""

@@ -205,6 +205,26 @@ def test_results_that_do_not_fit_are_a_fault(change: Any, reason: str) -> None:
     assert reason in caught.value.message
 
 
+@pytest.mark.parametrize("given", [MET, UNMET])
+def test_a_check_never_comes_back_as_the_other_word(given: CheckResult) -> None:
+    """What the profile found met stays met and what it found not met stays so; the other word is a fault either way."""
+    asked = ask([given], fixture(), ())
+    ((check,), _) = read_results(asked, answered(asked), blank=False)
+    assert check.met is given.met
+    words = ("met", "not met") if given.met else ("not met", "met")
+    with pytest.raises(GraderFault, match=f"was given as {words[0]} and came back as {words[1]}$"):
+        read_results(asked, answered(asked, **{"pass": not given.met}), blank=False)
+
+
+@pytest.mark.parametrize(("kind", "comes_back"), [("llm-rubric", True), ("not-llm-rubric", False)])
+def test_a_negated_rubric_check_comes_back_as_the_opposite(kind: str, comes_back: bool) -> None:
+    """The judge found the criterion met: the check is met, and the negated check is not; the criterion itself is met beside both."""
+    asked = ask((), fixture({"type": kind, "value": "short"}), [Criterion("short", "Is short.", True, "w")])
+    assert [one.expected for one in asked] == [comes_back, True]
+    ((check,), (criterion,)) = read_results(asked, answered(asked), blank=False)
+    assert (check.met, criterion.met) == (comes_back, True)
+
+
 @given(JSON)
 def test_any_results_give_values_or_a_fault(value: Any) -> None:
     """Whatever Promptfoo's program says, nothing but a GraderFault is raised."""

@@ -125,11 +125,22 @@ def test_the_row_holds_every_vote_and_what_they_cost() -> None:
 
 def test_mixed_up_judgements_are_refused() -> None:
     """Votes on different outputs, two of one number, one on another rubric, or none at all are the caller's bug."""
-    other = Judgement("c" * 64, "b" * 64, 2, "sonnet", criteria=(CriterionVote("c0", True, "x"),))
-    for wrong in ([], [vote(1, True), other], [vote(1, True), vote(1, True)], [vote(1, True, True)]):
+    said = (CriterionVote("c0", True, "x"),)
+    of_another_attempt = Judgement("c" * 64, "b" * 64, 2, "sonnet", criteria=said)
+    on_another_output = Judgement("a" * 64, "c" * 64, 2, "sonnet", criteria=said)
+    for wrong in (
+        [],
+        [vote(1, True), of_another_attempt],
+        [vote(1, True), on_another_output],
+        [vote(1, True), vote(1, True)],
+        [vote(1, True, True)],
+    ):
         with pytest.raises(ValueError, match="judgement"):
             tally(["c0"], wrong)
     assert tally(["c0"], [vote(1, True), vote(2, True)]).error is None
+    assert tally(["c0", "c1"], [vote(1, True, True)]).error is None
+    with pytest.raises(ValueError, match="another rubric"):
+        tally(["c1", "c0"], [vote(1, True, True)])
 
 
 @pytest.mark.parametrize("both", [True, False])

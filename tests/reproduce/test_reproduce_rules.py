@@ -161,6 +161,33 @@ def test_a_list_that_is_longer_shows_its_first_entry_too_many(
     assert first_difference({"entries": now}, {"entries": now}) is None
 
 
+@pytest.mark.parametrize(
+    ("recorded", "now", "told"),
+    [
+        ({"a": 1}, {"a": True}, ("/a", "1", "true")),
+        ({"a": True}, {"a": 1}, ("/a", "true", "1")),
+        ({"a": 0}, {"a": False}, ("/a", "0", "false")),
+        ({"a": 1}, {"a": 1.0}, ("/a", "1", "1.0")),
+        ({"a": None}, {"a": False}, ("/a", "null", "false")),
+        ({}, {"a": 1}, ("/a", "nothing", "1")),
+        ({}, {"a": None}, ("/a", "nothing", "null")),
+        ({"a": 1}, {}, ("/a", "1", "nothing")),
+        ({"b": 1}, {"b": 1, "x/y~z": 2}, ("/x~1y~0z", "nothing", "2")),
+        ([[{}]], [[{"a": []}]], ("/0/0/a", "nothing", "[]")),
+        ([], {}, ("", "[]", "{}")),
+        ("1", 1, ("", '"1"', "1")),
+        ("same", "some", ("@1", '"same"', '"some"')),
+    ],
+)
+def test_values_that_look_alike_are_not_the_same(recorded: Any, now: Any, told: tuple[str, str, str]) -> None:
+    """Types count, and a key that only one side has is a difference whichever side that is; each value is the same as itself (the control)."""
+    found = first_difference(recorded, now)
+    assert found is not None
+    assert (found.pointer, found.recorded, found.now) == told
+    for value in (recorded, now):
+        assert first_difference(value, json.loads(json.dumps(value))) is None
+
+
 @pytest.mark.parametrize("name", [rule.name for rule in TEXT_RULES])
 def test_a_text_that_holds_a_rules_word_equals_no_value(name: str) -> None:
     """Who writes the word that stands for a value has not written a value, however often it is quoted; it is equal to itself."""
