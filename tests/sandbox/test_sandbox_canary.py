@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sandbox.argv import bwrap_args
-from sandbox.canary import faults_in, mount_faults
+from sandbox.canary import faults_in, look, mount_faults
 from sandbox.errors import SandboxUnavailable
 from sandbox.limits import Limits
 from sandbox.process import Supervisor
@@ -34,6 +35,7 @@ MOUNTS = (
     ("was", "now", "wanted"),
     [
         (b"NoNewPrivs:\t1", b"NoNewPrivs:\t0", "set-user-id programs would work"),
+        (b"NoNewPrivs:\t1\n", b"", "set-user-id programs would work"),
         (b"CapEff:\t0000000000000000", b"CapEff:\t0000000000200000", "CapEff is not empty"),
         (b"CapBnd:\t0000000000000000", b"CapBnd:\t000001ffffffffff", "CapBnd is not empty"),
         (b"CapAmb:\t0000000000000000\n", b"", "CapAmb is not empty"),
@@ -41,6 +43,9 @@ MOUNTS = (
         (MAP, b"         0       1000          1\n", "it is not one unprivileged user"),
         (MAP, b"      1000          0          1\n", "it is not one unprivileged user"),
         (MAP, b"         0          0 4294967295\n", "it is not one unprivileged user"),
+        (MAP, b"      1000      65534          2\n", "it is not one unprivileged user"),
+        (MAP, MAP + b"      1001      65533          1\n", "it is not one unprivileged user"),
+        (MAP, b"", "it is not one unprivileged user"),
         (NET, NET + b"  eth0: 1 2\n", "there is another network interface than the loopback"),
         (b"/ ro,nosuid,nodev - tmpfs", b"/ rw,nosuid,nodev - tmpfs", "/ can be written"),
         (b"/proc rw,nosuid,nodev,noexec - proc", b"/proc rw,nosuid - ext4", "/proc can be written"),
@@ -61,9 +66,11 @@ def test_each_departure_is_found(was: bytes, now: bytes, wanted: str) -> None:
 
 
 def test_a_shared_namespace_is_found() -> None:
-    """A namespace that is the supervisor's own is a fault."""
+    """A namespace that is the supervisor's own is a fault; a process that shares them all has one for each kind."""
     assert faults_in(STATUS, MAP, NET, MOUNTS, [b"/tmp"], ["net"]) == ["the net namespace is ours"]
     assert mount_faults(b"", []) == []
+    found = [fault for fault in look(os.getpid(), [], []) if fault.endswith("namespace is ours")]
+    assert found == [f"the {name} namespace is ours" for name in ("user", "mnt", "pid", "net", "ipc", "uts")]
 
 
 def test_a_sandbox_with_a_writable_system_is_never_released(
