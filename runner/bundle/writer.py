@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from runner.bundle.format import (
     FRAME_BYTES,
     PLAN_PART,
     FrameRecord,
+    Manifest,
     PartRecord,
     build_manifest,
     encode_index,
@@ -55,10 +56,20 @@ class AttemptContent:
     parts: Mapping[str, bytes | Path]
     """Part name to bytes, or to a file that holds them. ``plan.json`` is required; exchanges are not given here. Any order: the format has its own."""
     exchanges: Sequence[Exchange] = ()
+    recorded: Mapping[str, bytes] | None = None
+    """The exchanges' parts as another attempt has them, in place of ``exchanges``: what an earlier release wrote is not written anew, since its bytes are in that attempt's id."""
 
 
-def write_attempt(directory: Path, content: AttemptContent, *, name: str | None = None) -> Path:
+def write_attempt(
+    directory: Path,
+    content: AttemptContent,
+    *,
+    name: str | None = None,
+    check: Callable[[Manifest], None] | None = None,
+) -> Path:
     """Save an attempt in ``directory`` (made where missing) and return the path of its file, ``name`` or ``<fixture>-<first 12 of id>.attempt``.
+
+    ``check`` gets the manifest before anything is written, and may refuse it by raising.
 
     Raises:
         BundleExists: that attempt is there already.
@@ -71,6 +82,8 @@ def write_attempt(directory: Path, content: AttemptContent, *, name: str | None 
         manifest, data = build_manifest(
             content.fixture_id, _plan_digest(records), __version__, content.summary, records
         )
+        if check is not None:
+            check(manifest)
         directory.mkdir(parents=True, exist_ok=True)
         final = directory / (name or file_name(content.fixture_id, manifest.id))
         _write(final, data, list(zip(records, (source for _, source in parts), strict=True)))
@@ -90,7 +103,11 @@ def _ordered(content: AttemptContent) -> list[tuple[str, bytes | Path]]:
         raise ValueError("exchanges are given as exchanges, not as parts")
     if PLAN_PART not in parts:
         raise ValueError(f"an attempt without {PLAN_PART}")
-    if content.exchanges:
+    if content.recorded is not None:
+        if content.exchanges or EXCHANGES_PART not in content.recorded:
+            raise ValueError("exchanges are given once, and with their index")
+        parts.update(content.recorded)
+    elif content.exchanges:
         from runner.bundle.exchanges import exchange_parts  # late: pydantic
 
         parts.update(exchange_parts(content.exchanges))

@@ -76,7 +76,8 @@ def mutate(output: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, tuple[Re
 def write_control(attempt: Attempt, output: str, pairs: Sequence[tuple[str, str]], reason: str, target: Path) -> Path:
     """Write a negative control of ``attempt``, whose output is ``output``, to the file ``target``, or into it where it is a directory.
 
-    The caller has checked the attempt's provenance. Raises: SettingInvalid; BundleExists, BundleUnwritable.
+    The caller has checked the attempt's provenance. Raises: SettingInvalid; BundleCorrupt where it would not be its parent but for the output; BundleExists,
+    BundleUnwritable. Nothing is written then.
     """
     if attempt.has(CONTROL_PART):
         raise SettingInvalid(
@@ -102,15 +103,19 @@ def write_control(attempt: Attempt, output: str, pairs: Sequence[tuple[str, str]
         raise SettingInvalid(
             f"the replacement cannot be recorded: {error}", where="--replace", hint="write it as UTF-8"
         ) from error
-    parts: dict[str, bytes | Path] = {
-        name: attempt.part(name) for name in attempt.part_names if not name.startswith("exchanges")
-    }
+    recorded = {name: attempt.part(name) for name in attempt.part_names if name.startswith("exchanges")}
+    parts: dict[str, bytes | Path] = {name: attempt.part(name) for name in attempt.part_names if name not in recorded}
     parts |= {OUTPUT_PART: data, CONTROL_PART: part}
     summary = {**manifest.summary, SUMMARY_KEY: {"parent": attempt.id, "parent_output_sha256": parent.output_sha256}}
-    content = AttemptContent(manifest.fixture, summary, parts, attempt.exchanges())
+    content = AttemptContent(manifest.fixture, summary, parts, recorded=recorded)
+
+    def check(made: Manifest) -> None:
+        """Refuse a control that no reader would take for one, before it has a name."""
+        check_control(control, made, output, mutated)
+
     if target.is_dir():
-        return write_attempt(target, content)
-    return write_attempt(target.parent, content, name=target.name)
+        return write_attempt(target, content, check=check)
+    return write_attempt(target.parent, content, name=target.name, check=check)
 
 
 def stored_control(attempt: Attempt) -> Control | None:
