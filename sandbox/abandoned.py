@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 AGE_S = 60
@@ -32,15 +33,21 @@ def hold(path: Path) -> int:
     return descriptor
 
 
-def remove_abandoned(beside: Path) -> None:
-    """Remove what lies abandoned beside a run's directory that was made just now. Whatever cannot be removed stays; the next run tries again."""
+def remove_abandoned(beside: Path, also: Sequence[Path] = ()) -> None:
+    """Remove what lies abandoned beside a run's directory that was made just now, and in the folders ``also``. Whatever cannot be removed stays; the next run tries again."""
     with contextlib.suppress(OSError):
         now_ns = beside.stat().st_mtime_ns
-        with os.scandir(beside.parent) as entries:
-            names = [entry.name for entry in entries if _NAME.match(entry.name) and entry.name != beside.name]
-        for name in names:
+        for folder in (beside.parent, *also):
             with contextlib.suppress(OSError):
-                _remove(beside.parent / name, now_ns)
+                _sweep(folder, beside.name, now_ns)
+
+
+def _sweep(folder: Path, but: str, now_ns: int) -> None:
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if _NAME.match(entry.name) and entry.name != but]
+    for name in names:
+        with contextlib.suppress(OSError):
+            _remove(folder / name, now_ns)
 
 
 def remove_abandoned_groups(parent: Path, now_s: float) -> None:

@@ -332,7 +332,10 @@ def check_limits(ended: Ended, host: Host) -> Check:
 def check_links(host: Host, runtime_dir: Path | None) -> Check:
     """Whether this bubblewrap follows links of a hostile tree out of the sandbox while it mounts (CVE-2026-87766), tried with a tree of our own."""
     title = "bubblewrap does not follow links out of the sandbox while it mounts"
-    supervisor = supervise(host, runtime_dir=runtime_dir)
+    try:
+        supervisor = supervise(host, runtime_dir=runtime_dir)
+    except SandboxError as error:
+        return Check("bwrap-links", title, "failed", *why(error, host.bwrap))
     with supervisor:
         outside, hostile = supervisor.staging / "outside", supervisor.staging / "hostile"
         account = host.identity.run_as

@@ -28,7 +28,7 @@ from sandbox.errors import SandboxUnavailable, StagingFailed
 from sandbox.group import Group, KernelTree
 from sandbox.identity import Identity, read_identity
 from sandbox.pinned import Programs, find_programs
-from sandbox.staging import choose_staging, make_staging, place_program
+from sandbox.staging import choose_staging, make_staging, other_runs, place_program
 
 REAP_S = 60.0
 
@@ -113,7 +113,7 @@ def supervise(host: Host, *, runtime_dir: Path | None = None) -> Supervisor:
     except BaseException:
         supervisor.close()
         raise
-    remove_abandoned(path)
+    remove_abandoned(path, other_runs(path) if host.identity.run_as is not None else ())
     return supervisor
 
 

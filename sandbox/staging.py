@@ -1,22 +1,26 @@
 """The private directory of one run, and the place of the supervisor's program: neutral paths that the run uid can read and nobody else can change.
 
-Boundary: makes directories under /run/hermeval (root) or under the given runtime directory or /tmp (others). Not here: removing a run's directory (supervisor.py does, so
+Boundary: makes directories under /run/hermeval, or else /var/lib/hermeval (root), or under the given runtime directory or /tmp (others). Not here: removing a run's directory (supervisor.py does, so
 that it goes even when the runner was killed), what is put in (the caller).
 Rules: paths show up in /proc/self/mountinfo inside, so they hold no user name, fixture or project (facts/sandbox.md §2, 10). A root caller's staging stays root's, readable
 for the run gid only: no process of the run uid can change a staged file or plant a link in the way of a root writer. A path is announced to the supervisor before it is made.
+A skill's scripts are executed from where they are staged, so a place that is mounted noexec (Debian's and Ubuntu's /run is) is not one, for root neither.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
 from sandbox.errors import StagingFailed
 from sandbox.identity import Identity
 
-ROOT_BASE = Path("/run/hermeval")
+ROOT_BASES = (Path("/run/hermeval"), Path("/var/lib/hermeval"))
+"""Root's, in this order. Only root writes to the directories they lie in, and what they hold must be root's alone: /var/cache/hermeval has the tools, which others may be given."""
 PROGRAM = "supervisor.py"
 PROGRAM_FILES = (
     PROGRAM,
@@ -36,7 +40,7 @@ def choose_staging(
     identity: Identity,
     *,
     runtime_dir: Path | None = None,
-    base: Path = ROOT_BASE,
+    bases: Sequence[Path] = ROOT_BASES,
     temporary: Path = Path("/tmp"),  # noqa: S108 - the fallback
 ) -> Path:
     """Return a fresh path for one run's directory; nothing is made there yet, but its parent exists.
@@ -46,15 +50,7 @@ def choose_staging(
     """
     name = _PREFIX + os.urandom(8).hex()
     if identity.run_as is not None:
-        runs = base / "runs"
-        try:
-            _own_directory(base, 0o755)
-            _own_directory(runs, 0o711)
-        except OSError as error:
-            raise StagingFailed(
-                f"no place for a run: {error}", where=str(runs), hint=f"make {base} a directory of root with mode 0755"
-            ) from error
-        return runs / name
+        return _first(bases, _runs, "no place for a run") / name
     for parent in (runtime_dir, temporary):
         if parent is not None and not _against(parent, identity.uid):
             return parent / name
@@ -78,10 +74,10 @@ def make_staging(path: Path, identity: Identity) -> Path:
     return path
 
 
-def place_program(identity: Identity, *, base: Path = ROOT_BASE) -> Path:
+def place_program(identity: Identity, *, bases: Sequence[Path] = ROOT_BASES) -> Path:
     """Return the path of the supervisor's program, where the run uid can read it.
 
-    A root caller's checkout may lie in a home that nobody else may enter: it gets a copy under ``base``, root-owned, named by its content.
+    A root caller's checkout may lie in a home that nobody else may enter: it gets a copy under the first of ``bases`` that can hold it, root-owned, named by its content.
     Raises: StagingFailed.
     """
     here = Path(__file__).parent
@@ -89,15 +85,56 @@ def place_program(identity: Identity, *, base: Path = ROOT_BASE) -> Path:
         return here / PROGRAM
     contents = {name: (here / name).read_bytes() for name in PROGRAM_FILES}
     digest = sha256(b"".join(len(content).to_bytes(8) + content for content in contents.values())).hexdigest()[:16]
-    home = base / "programs" / digest
-    try:
+
+    def place(base: Path) -> Path:
+        home = base / "programs" / digest
         for directory in (base, home.parent, home):
             _own_directory(directory, 0o755)
         for name, content in contents.items():
             _place(home / name, content)
-    except OSError as error:
-        raise StagingFailed(f"the supervisor's program cannot be placed: {error}", where=str(home)) from error
-    return home / PROGRAM
+        return home / PROGRAM
+
+    return _first(bases, place, "the supervisor's program cannot be placed")
+
+
+def other_runs(chosen: Path, bases: Sequence[Path] = ROOT_BASES) -> list[Path]:
+    """Return where earlier runs of a root caller may have been staged, beside the place of the one ``chosen`` now: only directories that nobody else can write to."""
+    found = []
+    for base in bases:
+        with contextlib.suppress(OSError):
+            for directory in (base, base / "runs"):
+                _check_own(directory)
+            found.append(base / "runs")
+    return [runs for runs in found if chosen.parent in found and runs != chosen.parent]
+
+
+def _first(bases: Sequence[Path], make: Callable[[Path], Path], failure: str) -> Path:
+    """Return what is made of the first base that can be used. Raises: StagingFailed, with what speaks against each."""
+    against = []
+    for base in bases:
+        try:
+            return make(base)
+        except OSError as error:
+            reason = error.strerror if error.errno else str(error)
+            against.append(f"{base}: {reason}")
+    last = bases[-1]
+    hint = (
+        f"let root write to {' or '.join(str(base.parent) for base in bases)}, and mount it without noexec; or give {last} a place of its own: "
+        f"mkdir -p {last} && mount -t tmpfs -o mode=755,nosuid,nodev none {last}. Each is root's, mode 0755"
+    )
+    raise StagingFailed(f"{failure}: {'; '.join(against)}", where=str(bases[0]), hint=hint)
+
+
+def _runs(base: Path) -> Path:
+    """Make root's directory of runs below a base, or check it. Raises: OSError, also where a skill's scripts could not be executed there."""
+    runs = base / "runs"
+    _own_directory(base, 0o755)
+    _own_directory(runs, 0o711)
+    flags = os.statvfs(runs).f_flag
+    for flag, reason in ((os.ST_NOEXEC, "it is mounted noexec"), (os.ST_RDONLY, "it is mounted read-only")):
+        if flags & flag:
+            raise OSError(reason)
+    return runs
 
 
 def _place(path: Path, content: bytes) -> None:
@@ -122,16 +159,27 @@ def _own_directory(path: Path, mode: int) -> None:
         path.mkdir(mode=0o700)
         path.chmod(mode)
     except FileExistsError:
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise PermissionError(f"{path} is not a directory that only uid {os.getuid()} can write to") from None
-        if stat.S_IMODE(found.st_mode) != mode:
+        if _check_own(path) != mode:
             path.chmod(mode)
 
 
-def passed_over(identity: Identity, runtime_dir: Path | None) -> str:
-    """Return why the caller's XDG_RUNTIME_DIR was not used for runs, to be told; nothing where it was, or where there is none. Root's runs never use it."""
-    if identity.run_as is not None or runtime_dir is None:
+def _check_own(path: Path) -> int:
+    """Check that a directory is ours and that no one else can write to it; return its mode."""
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{path} is not a directory that only uid {os.getuid()} can write to")
+    return stat.S_IMODE(found.st_mode)
+
+
+def passed_over(identity: Identity, runtime_dir: Path | None, *, bases: Sequence[Path] = ROOT_BASES) -> str:
+    """Return why the place that comes first was not used for runs, to be told: the caller's XDG_RUNTIME_DIR, or root's first base. Nothing where it was, or where there is none."""
+    if identity.run_as is not None:
+        try:
+            _runs(bases[0])
+        except OSError as error:
+            return f"{bases[0]} is not used: {error.strerror if error.errno else error}"
+        return ""
+    if runtime_dir is None:
         return ""
     why = _against(runtime_dir, identity.uid)
     return f"XDG_RUNTIME_DIR is not used: {why}" if why else ""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEW_MOUNT, NEW_USER = 0x20000, 0x10000000
-BIND, RECURSIVE, PRIVATE, READ_ONLY, REMOUNT, DETACH = 4096, 16384, 1 << 18, 1, 32, 2
+BIND, RECURSIVE, PRIVATE, READ_ONLY, REMOUNT, DETACH, NO_EXEC = 4096, 16384, 1 << 18, 1, 32, 2, 8
 X86 = os.uname().machine == "x86_64"
 CALLS = {
     "clone": (56, 220),
@@ -212,6 +212,25 @@ def read_only_settings(_: Path) -> None:
     mount("none", "/proc/sys", flags=BIND | REMOUNT | READ_ONLY | kept)
 
 
+def memory_at(flags: dict[str, int]) -> Callable[[Path], None]:
+    """Return what mounts an empty file system in memory at each of some places, with these flags."""
+
+    def lay(_: Path) -> None:
+        for target, kept in flags.items():
+            mount("none", target, "tmpfs", kept, "mode=755")
+
+    return lay
+
+
+STAGING: dict[str, Callable[[Path], None]] = {
+    "run-plain": memory_at({"/run": 0, "/var/lib": 0}),
+    "run-noexec": memory_at({"/run": NO_EXEC, "/var/lib": 0}),
+    "run-read-only": memory_at({"/run": READ_ONLY, "/var/lib": 0}),
+    "both-noexec": memory_at({"/run": NO_EXEC, "/var/lib": NO_EXEC}),
+    "both-read-only": memory_at({"/run": READ_ONLY, "/var/lib": READ_ONLY}),
+}
+"""Machines whose places for root's runs differ; the machine's own stay as they are."""
+
 PLACES: dict[str, Callable[[Path], None]] = {
     "unsimulated": lambda _: None,
     "docker": docker,
@@ -236,7 +255,7 @@ def main() -> None:
     """Make the place and start the program there."""
     name, scratch, _, *argv = sys.argv[1:]
     separate(user_namespace=name == "no-more-namespaces")
-    PLACES[name](Path(scratch))
+    (PLACES | STAGING)[name](Path(scratch))
     os.execv(argv[0], argv)
 
 

@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT_RUNS = Path("/run/hermeval/runs")
+from sandbox.staging import ROOT_BASES
+
+ROOT_RUNS = next(
+    (
+        base / "runs"
+        for base in ROOT_BASES
+        if base.parent.is_dir() and not os.statvfs(base.parent).f_flag & os.ST_NOEXEC
+    ),
+    ROOT_BASES[0] / "runs",
+)
+"""Where root's runs are staged on this machine, told from the outside: the first place whose file system may execute programs."""
 CLI = b"/opt/claude\0"
 LEFT_AFTER_S = 2.0
 

@@ -17,7 +17,7 @@ from sandbox.diagnose import explain
 from sandbox.errors import SandboxUnavailable, StagingFailed
 from sandbox.identity import Account, Identity, decide_identity, parse_uid_map
 from sandbox.process import find_host
-from sandbox.staging import PROGRAM_FILES, choose_staging, make_staging, passed_over, place_program
+from sandbox.staging import PROGRAM_FILES, choose_staging, make_staging, other_runs, passed_over, place_program
 from sandbox.streams import Capped, Drain, Ends, Feed
 
 if TYPE_CHECKING:
@@ -171,8 +171,37 @@ def test_staging_is_private_neutral_and_where_programs_may_run(tmp_path: Path) -
         make_staging(path, me)
 
 
+def test_roots_runs_go_to_the_first_place_that_is_roots_own(tmp_path: Path) -> None:
+    """A place that others can write to, and one that cannot be made, are passed over and told; where none is left, each is named with its reason, and the cure with it."""
+    root = Identity(os.getuid(), Account(os.getuid() or 65534, 65534))
+    opened, missing, good = tmp_path / "open", tmp_path / "none" / "base", tmp_path / "good"
+    opened.mkdir()
+    opened.chmod(0o777)
+    path = choose_staging(root, bases=[opened, missing, good])
+    assert path.parent == good / "runs"
+    assert (good / "runs").stat().st_mode & 0o777 == 0o711
+    assert place_program(root, bases=[opened, missing, good]).is_relative_to(good)
+    assert "can write to" in passed_over(root, None, bases=[opened, good])
+    assert passed_over(root, None, bases=[good]) == ""
+    with pytest.raises(StagingFailed, match=r"can write to.*none/base: No such file") as caught:
+        choose_staging(root, bases=[opened, missing])
+    assert "noexec" in caught.value.hint
+
+
+def test_what_lies_abandoned_in_roots_other_place_is_found(tmp_path: Path) -> None:
+    """The places of earlier runs beside the one chosen now, but never one that somebody else could make links in."""
+    bases = [tmp_path / name for name in ("first", "second", "third")]
+    for base in bases:
+        (base / "runs").mkdir(parents=True)
+        base.chmod(0o755)
+    assert other_runs(bases[1] / "runs" / "x", bases) == [bases[0] / "runs", bases[2] / "runs"]
+    bases[0].chmod(0o777)
+    assert other_runs(bases[1] / "runs" / "x", bases) == [bases[2] / "runs"]
+    assert other_runs(tmp_path / "elsewhere" / "x", bases) == []
+
+
 def test_a_runtime_directory_that_is_passed_over_is_told(tmp_path: Path) -> None:
-    """Open, foreign or missing: each with its reason; one that is used, none at all, and root's runs have nothing to tell."""
+    """Open, foreign or missing: each with its reason; one that is used and none at all have nothing to tell."""
     me, opened = Identity(os.getuid(), None), tmp_path / "open"
     opened.mkdir()
     opened.chmod(0o777)
@@ -180,26 +209,22 @@ def test_a_runtime_directory_that_is_passed_over_is_told(tmp_path: Path) -> None
     assert "others may write to it" in told["open"]
     assert "No such file" in told["missing"]
     assert "belongs to uid" in passed_over(Identity(os.getuid() + 1, None), opened.parent)
-    assert [passed_over(me, tmp_path), passed_over(me, None), passed_over(Identity(0, Account(1, 1)), opened)] == [
-        "",
-        "",
-        "",
-    ]
+    assert [passed_over(me, tmp_path), passed_over(me, None)] == ["", ""]
 
 
 def test_a_root_callers_program_is_placed_by_its_content(tmp_path: Path) -> None:
     """The copy is whole, world-readable, made once, repaired where it differs; a place that others can write to is refused."""
     root = Identity(os.getuid(), Account(os.getuid() or 65534, 65534))
     base = tmp_path / "base"
-    program = place_program(root, base=base)
+    program = place_program(root, bases=[base])
     assert sorted(path.name for path in program.parent.iterdir()) == sorted(PROGRAM_FILES)
     assert all(path.stat().st_mode & 0o777 == 0o644 for path in program.parent.iterdir())
     program.write_text("changed")
-    assert place_program(root, base=base) == program
+    assert place_program(root, bases=[base]) == program
     assert program.read_bytes() == (Path(box.__file__).parent / "supervisor.py").read_bytes()
     base.chmod(0o777)
     with pytest.raises(StagingFailed):
-        place_program(root, base=base)
+        place_program(root, bases=[base])
     assert place_program(Identity(1, None)).parent == Path(box.__file__).parent
 
 
