@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from decimal import Decimal
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -135,6 +136,8 @@ def check_settings(*, model: str | None = None, max_usd: str | None = None, time
         found = error.errors(include_url=False)[0]
         words = IN_WORDS.get(str(found.get("ctx", {}).get("pattern")), found["msg"])
         raise SettingInvalid(f"{found['input']!r} cannot be used: {words}", where=str(found["loc"][0])) from error
+    if max_usd is not None and Decimal(max_usd) == 0:
+        raise SettingInvalid("a ceiling of 0 allows no request", where="max_usd", hint="name an amount above 0")
 
 
 _WITH_VALUE = frozenset(

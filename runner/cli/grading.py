@@ -157,7 +157,7 @@ def _judge_terms(request: Request, choice: GradingChoice, fixtures: Iterable[Fix
     return JudgeTerms(
         source,
         votes=choice.votes,
-        options=JudgeOptions(request.gate_mode, None, None),
+        options=JudgeOptions(request.gate_mode, most_usd=request.max_usd, most_s=request.timeout_s),
         jobs=request.jobs,
         real_key=key,
     )

@@ -80,8 +80,17 @@ def limits_of(_: click.Context, option: click.Parameter, value: str | None) -> t
     "--pinned-seed", metavar="HEX", help="64 hexadecimal digits that a pinned run's random bytes follow from."
 )
 @click.option("--model", metavar="NAME", help="Model alias or name; default: the fixture's, else sonnet.")
-@click.option("--max-usd", metavar="USD", help="Spend ceiling of each run, at list prices.")
-@click.option("--timeout", type=click.IntRange(1, 86_400), metavar="S", help="Wall clock of each run in seconds.")
+@click.option(
+    "--max-usd",
+    metavar="USD",
+    help="Spend ceiling of each run, at list prices; a vote of the judge has at most this too.",
+)
+@click.option(
+    "--timeout",
+    type=click.IntRange(1, 86_400),
+    metavar="S",
+    help="Wall clock of each run in seconds; of a vote at most.",
+)
 @click.option(
     "--repeat", type=click.IntRange(1, 10_000), default=1, show_default=True, metavar="N", help="Runs of each fixture."
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
@@ -93,10 +94,25 @@ class JudgeOptions:
     mode: Literal["first-party", "base-url"] = "first-party"
     max_usd: str | None = None
     timeout_s: int | None = None
+    most_usd: str | None = None
+    """What the caller of ``run`` set for every run: neither the fixture nor the default goes above it, since a fixture may be a stranger's."""
+    most_s: int | None = None
+    """The same for the wall clock, in seconds."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense. Raises: SettingInvalid."""
         check_settings(max_usd=self.max_usd, timeout_s=self.timeout_s)
+        check_settings(max_usd=self.most_usd, timeout_s=self.most_s)
+
+    def usd(self, fixture: Fixture) -> str:
+        """Return the spend ceiling of one vote."""
+        usd = self.max_usd or fixture.judge.max_usd or DEFAULT_USD
+        return usd if self.most_usd is None else min(usd, self.most_usd, key=Decimal)
+
+    def wall_clock_s(self, fixture: Fixture) -> int:
+        """Return the wall clock of one vote."""
+        wanted = self.timeout_s or fixture.judge.timeout_s or DEFAULT_TIMEOUT_S
+        return wanted if self.most_s is None else min(wanted, self.most_s)
 
 
 def build_judge_plan(
@@ -122,8 +138,8 @@ def build_judge_plan(
     seen = shown(output)
     fence = derive_fence(f"{attempt_id}\n{output_sha256}\n{vote}", (seen.text, rubric_text(fixture.rubric)))
     blocks = build_blocks(seen.text, fixture.rubric, fence)
-    usd = chosen.max_usd or fixture.judge.max_usd or DEFAULT_USD
-    gate = GateSettings(mode=chosen.mode, ceilings=Ceilings(usd=usd, requests=DEFAULT_REQUESTS, parallel=1))
+    ceilings = Ceilings(usd=chosen.usd(fixture), requests=DEFAULT_REQUESTS, parallel=1)
+    gate = GateSettings(mode=chosen.mode, ceilings=ceilings)
     name = model or fixture.judge.model or DEFAULT_MODEL
     session_id = str(uuid.uuid5(_SESSIONS, f"{attempt_id}/{output_sha256}/{vote}"))
     launch = build_judge_launch(
@@ -144,7 +160,7 @@ def build_judge_plan(
         sandbox=view.model_dump(mode="json"),
         gate=gate,
         provider=provider,
-        limits=RunLimits(wall_clock_s=chosen.timeout_s or fixture.judge.timeout_s or DEFAULT_TIMEOUT_S),
+        limits=RunLimits(wall_clock_s=chosen.wall_clock_s(fixture)),
         determinism="free",
         toolchain=dict(toolchain),
         judged=Judged(attempt=attempt_id, output_sha256=output_sha256, replaced_characters=seen.replaced),

@@ -136,9 +136,27 @@ def test_settings_come_from_the_option_then_the_fixture_then_the_default(empty: 
     assert (plan.model, plan.gate.ceilings.usd, plan.limits.wall_clock_s) == ("haiku", "0.5", 5)
 
 
+@pytest.mark.parametrize(
+    ("most", "usd", "seconds"),
+    [
+        ({}, "500", 9000),
+        ({"most_usd": "5", "most_s": 60}, "5", 60),
+        ({"most_usd": "1000", "most_s": 86_400}, "500", 9000),
+        ({"most_usd": "5.0", "max_usd": "7", "timeout_s": 70, "most_s": 60}, "5.0", 60),
+    ],
+)
+def test_a_fixture_does_not_raise_what_the_caller_set(
+    empty: SkillTree, most: dict[str, Any], usd: str, seconds: int
+) -> None:
+    """Of the fixture's amount and the caller's the smaller holds; without a caller's, and below it, the fixture's does."""
+    greedy = fixture_of(judge={"max_usd": "500", "timeout_s": 9000})
+    plan = plan_of(empty, fixture=greedy, options=JudgeOptions(**most))
+    assert (plan.gate.ceilings.usd, plan.limits.wall_clock_s) == (usd, seconds)
+
+
 def test_senseless_options_are_refused_before_any_run(empty: SkillTree) -> None:
     """No money, no time, or a skill tree with something in it is refused; the same options in order are taken."""
-    for wrong in ({"max_usd": "much"}, {"timeout_s": 0}):
+    for wrong in ({"max_usd": "much"}, {"max_usd": "0.00"}, {"timeout_s": 0}, {"most_usd": "0"}, {"most_s": 0}):
         with pytest.raises(SettingInvalid):
             JudgeOptions(**wrong)
     with pytest.raises(SettingInvalid, match="no skills"):

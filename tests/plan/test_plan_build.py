@@ -142,7 +142,7 @@ def test_option_goes_before_fixture_before_default(tree: SkillTree) -> None:
     "options",
     [
         *({"repeat": -1}, {"timeout_s": 0}, {"timeout_s": 86_401}),
-        *({"max_usd": value} for value in ("two", "", "-1", "NaN", "1e400")),
+        *({"max_usd": value} for value in ("two", "", "-1", "NaN", "1e400", "0", "0.00")),
         *({"model": value} for value in ("", "so net", "a\nb", "sonnet\n", "-p")),
     ],
 )

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from runner.bundle.reader import open_attempt
 from runner.toolchain import default_cache_root
 from tests.run.conftest import ROOT, Place, replies, text, tool
 
@@ -109,6 +110,23 @@ def test_a_judge_that_fails_or_says_no_decides(place: Place) -> None:
     denied = place.run("good", grade=True)
     assert (denied.code, denied.row["verdict"]) == (1, "fail")
     assert denied.row["criteria"] == [{"id": "kept", "met": False, "reason": "So it says."}]
+
+
+def test_a_fixture_does_not_raise_the_ceilings_of_the_command(place: Place) -> None:
+    """``--max-usd`` and ``--timeout`` hold for the votes of the judge, whatever the fixture asks for; what it asks below them is had."""
+    place.case(
+        "greedy",
+        replies(tool("Skill", "toolu_1", skill="workflow"), text()),
+        judge={"max_usd": "500", "timeout_s": 86_400},
+        worker={"max_usd": "500", "timeout_s": 86_400},
+    )
+    place.judge("greedy")
+    answer = place.run("greedy", "--max-usd", "1.5", "--timeout", "500", grade=True)
+    assert answer.code == 0, answer.stderr
+    plans = [json.loads(open_attempt(path).part("plan.json")) for path in place.out.glob("*.attempt")]
+    assert sorted(plan.get("kind", "worker") for plan in plans) == ["judge", "worker"]
+    for plan in plans:
+        assert (plan["gate"]["ceilings"]["usd"], plan["limits"]["wall_clock_s"]) == ("1.5", 500)
 
 
 def test_a_vote_of_which_nothing_could_be_kept_is_missed(place: Place) -> None:
