@@ -1,12 +1,14 @@
-"""Walk a hostile directory tree by descriptors: nothing is followed, nothing but directories is opened, and no more than two descriptors are held at a time.
+"""Walk a hostile directory tree by descriptors: nothing is followed, nothing but directories is opened, and a few descriptors are held however deep it is.
 
 Boundary: reads names and attributes below a directory handle of a tree that nobody can change any more. Not here: reading files (collect.py), writing them out (export.py).
 Rules: the walk goes down by name with O_NOFOLLOW and up by ``..``, and checks that it came back to where it was; a tree may be deeper than a process may have descriptors.
-Names are bytes. A directory without permissions is given them back: its owner may do that, and nobody lives who would mind.
+Names are bytes. Permissions hide nothing, from root or from the tree's owner: what they close is opened by force, through a descriptor that followed no link, and gets its old mode
+back, so that every caller sees the same tree. What cannot be read all the same is left out alone, and told.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -19,6 +21,9 @@ from sandbox.errors import CollectFailed
 
 MIB = 1024 * 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_SEARCH = stat.S_IRUSR | stat.S_IXUSR
+"""What an owner needs to list a directory and to reach what is in it."""
 Why = Literal["entries", "names", "total-bytes", "file-bytes", "depth", "unreadable", "not-copied"]
 
 
@@ -72,41 +77,43 @@ class Walk:
         Raises: CollectFailed where the top cannot be read, or the tree changes.
         """
         try:
-            here = os.open(".", _DIRECTORY, dir_fd=self._root)
+            place = _enter(self._root, b".")
         except OSError as error:
             raise CollectFailed(f"the directory cannot be read: {error.strerror}") from error
-        identities = [_identity(here)]
-        pending = [self._names(here, b"")]
+        above: list[_Above] = []
+        names = self._names(place.descriptor, b"")
         prefix: list[bytes] = []
         try:
-            while pending:
-                name = next(pending[-1], None)
+            while True:
+                name = next(names, None)
                 if name is None:
-                    pending.pop()
-                    identities.pop()
-                    if pending:
-                        prefix.pop()
-                        here = _up(here, identities[-1])
+                    if not above:
+                        return
+                    prefix.pop()
+                    last = above.pop()
+                    place, names = _up(place, last), last.names
                     continue
                 path = b"/".join((*prefix, name))
                 if not self._may_take(path):
                     return
-                info = os.stat(name, dir_fd=here, follow_symlinks=False)
-                yield Visit(here, name, path, len(prefix), info)
+                info = os.stat(name, dir_fd=place.descriptor, follow_symlinks=False)
+                yield Visit(place.descriptor, name, path, len(prefix), info)
                 if not stat.S_ISDIR(info.st_mode):
                     continue
                 if len(prefix) + 1 > self._caps.depth:
                     self.omitted.append(Omission(path, "depth"))
                     continue
-                below = self._down(here, name, path)
-                if below is not None:
-                    os.close(here)
-                    here = below
-                    identities.append(_identity(here))
-                    prefix.append(name)
-                    pending.append(self._names(here, path))
+                try:
+                    below = _enter(place.descriptor, name)
+                except OSError as error:
+                    self.omitted.append(Omission(path, "unreadable", error.strerror or ""))
+                    continue
+                above.append(_Above(_identity(place.descriptor), place.closed_mode, names))
+                os.close(place.descriptor)
+                place, names = below, self._names(below.descriptor, path)
+                prefix.append(name)
         finally:
-            os.close(here)
+            _leave(place, above)
 
     def _may_take(self, path: bytes) -> bool:
         self._entries += 1
@@ -132,16 +139,76 @@ class Walk:
             return iter(())
         return iter(sorted(names))
 
-    def _down(self, directory: int, name: bytes, path: bytes) -> int | None:
+
+@dataclass(frozen=True)
+class _Place:
+    """The directory that the walk is in."""
+
+    descriptor: int
+    closed_mode: int | None
+    """The permissions that it gets back; None where nothing was forced."""
+
+
+@dataclass(frozen=True)
+class _Above:
+    """A directory that the walk will come back to; no descriptor is held on it."""
+
+    identity: tuple[int, int]
+    closed_mode: int | None
+    names: Iterator[bytes]
+
+
+def _enter(parent: int, name: bytes) -> _Place:
+    """Open a directory of ``parent``, by force where its mode keeps its owner from reading it.
+
+    The mode decides and not who asks, so that root goes the same way as an ordinary user. Raises: OSError where it can be neither listed nor searched.
+    """
+    handle = os.dup(parent) if name == b"." else os.open(name, _PATH | os.O_DIRECTORY, dir_fd=parent)
+    closed = None
+    try:
+        mode = stat.S_IMODE(os.fstat(handle).st_mode)
+        if mode & _SEARCH != _SEARCH:
+            with contextlib.suppress(PermissionError):  # not ours; its mode may let us in all the same
+                _set_mode(handle, mode | _SEARCH)
+                closed = mode
+        descriptor = os.open(_magic(handle), _DIRECTORY & ~os.O_NOFOLLOW)
         try:
-            try:
-                return os.open(name, _DIRECTORY, dir_fd=directory)
-            except PermissionError:
-                os.chmod(name, 0o700, dir_fd=directory)
-                return os.open(name, _DIRECTORY, dir_fd=directory)
-        except OSError as error:
-            self.omitted.append(Omission(path, "unreadable", error.strerror or ""))
-            return None
+            os.stat(".", dir_fd=descriptor)  # listing without searching would fail at every name
+        except OSError:
+            os.close(descriptor)
+            raise
+        return _Place(descriptor, closed)
+    except OSError:
+        if closed is not None:
+            _set_mode(handle, closed)
+        raise
+    finally:
+        os.close(handle)
+
+
+def _magic(descriptor: int) -> str:
+    """Return the name that leads to what a descriptor is open on, and nowhere else; it works without a right to the path, and for O_PATH too."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _set_mode(descriptor: int, mode: int) -> None:
+    os.chmod(_magic(descriptor), mode)
+
+
+def _give_back(place: _Place) -> None:
+    """Give a directory the mode that it had, and close it."""
+    if place.closed_mode is not None:
+        with contextlib.suppress(OSError):  # it was ours a moment ago
+            _set_mode(place.descriptor, place.closed_mode)
+    os.close(place.descriptor)
+
+
+def _leave(place: _Place, above: list[_Above]) -> None:
+    """Close the walk, wherever it is: every directory on the way up gets its mode back."""
+    with contextlib.suppress(CollectFailed, OSError):
+        while any(last.closed_mode is not None for last in above):
+            place = _up(place, above.pop())
+    _give_back(place)
 
 
 def _identity(directory: int) -> tuple[int, int]:
@@ -149,32 +216,39 @@ def _identity(directory: int) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _up(directory: int, expected: tuple[int, int]) -> int:
-    try:
-        above = os.open("..", _DIRECTORY, dir_fd=directory)
-    finally:
-        os.close(directory)
-    if _identity(above) != expected:
+def _up(place: _Place, expected: _Above) -> _Place:
+    """Go to the directory above, which must be the one that the walk came from, and close this one. Raises, with this one still open: CollectFailed; OSError."""
+    above = os.open("..", _DIRECTORY, dir_fd=place.descriptor)
+    if _identity(above) != expected.identity:
         os.close(above)
         raise CollectFailed(
             "the tree changed while it was read", hint="the sandbox must be dead before its files are read"
         )
-    return above
+    _give_back(place)
+    return _Place(above, expected.closed_mode)
 
 
 def open_file(visit: Visit) -> int:
-    """Open a visited regular file for reading, and nothing else in its place.
+    """Open a visited regular file for reading, and nothing else in its place; by force where its mode keeps its owner from reading it.
 
     Raises: OSError.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    handle = os.open(
+        visit.name, _PATH, dir_fd=visit.directory
+    )  # opens nothing: a fifo or a device in its place is not touched
     try:
-        descriptor = os.open(visit.name, flags, dir_fd=visit.directory)
-    except PermissionError:
-        os.chmod(visit.name, 0o600, dir_fd=visit.directory)
-        descriptor = os.open(visit.name, flags, dir_fd=visit.directory)
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or (found.st_dev, found.st_ino) != (visit.info.st_dev, visit.info.st_ino):
-        os.close(descriptor)
-        raise OSError(errno.ESTALE, "it was replaced")
-    return descriptor
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or (found.st_dev, found.st_ino) != (visit.info.st_dev, visit.info.st_ino):
+            raise OSError(errno.ESTALE, "it was replaced")
+        mode, forced = stat.S_IMODE(found.st_mode), False
+        if not mode & stat.S_IRUSR:
+            with contextlib.suppress(PermissionError):
+                _set_mode(handle, mode | stat.S_IRUSR)
+                forced = True
+        try:
+            return os.open(_magic(handle), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        finally:
+            if forced:
+                _set_mode(handle, mode)  # another name of the same file must show the mode that it had
+    finally:
+        os.close(handle)
