@@ -22,7 +22,8 @@ KILL: Final = 0x80000000
 ERRNO: Final = 0x00050000
 X32_BIT: Final = 0x40000000
 
-_LOAD, _AND, _EQUAL, _ABOVE, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x35, 0x06
+_LOAD, _AND, _EQUAL, _ABOVE, _AT_LEAST = 0x20, 0x54, 0x15, 0x25, 0x35
+RETURN: Final = 0x06
 _NR, _ARCH, _ARGUMENTS = 0, 4, 16
 _BLOCK: Final = 200
 """Comparisons before their answer; a jump reaches 255 instructions."""
@@ -189,4 +190,4 @@ def _load(offset: int) -> Instruction:
 
 
 def _answer(value: int) -> Instruction:
-    return Instruction(_RETURN, 0, 0, value)
+    return Instruction(RETURN, 0, 0, value)

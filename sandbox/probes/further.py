@@ -126,17 +126,18 @@ def _fork_bomb():
 @probe(48)
 def _fill():
     def fill(place):
-        path = f"{place}/big"
+        path, piece = f"{place}/big", bytes(1 << 20)
         try:
-            with open(path, "wb") as file:
-                for _ in range(2048):
-                    file.write(bytes(1 << 20))
-                    file.flush()
+            with open(path, "wb", buffering=0) as file:
+                for _ in range(CONTEXT["most_mib"] + 8):
+                    if file.write(piece) < len(piece):
+                        file.write(piece)
         finally:
             os.unlink(path)
 
-    return {"/dev/shm": lambda: fill("/dev/shm"), "/tmp": lambda: fill("/tmp"), "home": lambda: fill("/home/eval")}, {
-        "a little": lambda: write("/tmp/x")
+    places = {"/dev/shm": "/dev/shm", "/tmp": "/tmp", "home": "/home/eval", "/workspace": "/workspace"}
+    return {name: lambda place=place: fill(place) for name, place in places.items()}, {
+        f"a little in {place}": lambda place=place: write(f"{place}/x") for place in places.values()
     }
 
 

@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 
-from tools import CONTEXT, DEEP, NEW_MOUNT, NEW_USER, X86, call, in_child, made, probe, signalled, text, write
+from tools import CONTEXT, DEEP, NEW_MOUNT, NEW_USER, NO_CALL, X86, call, in_child, made, probe, signalled, text, write
 
 
 @probe(1)
@@ -37,6 +37,7 @@ def _set_id():
         "open": lambda: os.open(f"{DEEP}/new", os.O_CREAT | os.O_WRONLY, 0o4755),
         "fchmodat2": lambda: call(452, 452, -100, path.encode(), 0o4755, 0),
         "mknod": lambda: os.mknod(f"{DEEP}/node", 0o104755),
+        "openat2": lambda: call(437, 437, -100, f"{DEEP}/new2".encode(), struct.pack("3Q", 0o101, 0o4755, 0), 24),
     }, {"chmod": lambda: os.chmod(path, 0o755), "mkfifo": lambda: os.mkfifo(f"{DEEP}/fifo3")}
 
 
@@ -104,7 +105,8 @@ def _host_paths():
 
 @probe(11)
 def _telling_files():
-    names = ("cmdline", "version", "keys", "kallsyms", "sys/kernel/random/boot_id")
+    told = ("cmdline", "version", "keys", "key-users", "kallsyms", "modules", "sys/kernel/random/boot_id")
+    names = {*told, *CONTEXT["masks"]}
 
     def lengths():
         return sum(len(text(f"/proc/{name}")) for name in names if os.path.exists(f"/proc/{name}"))
@@ -229,17 +231,21 @@ def _interfaces():
         "process_vm_readv": lambda: call(310, 270, 1, 0, 0, 0, 0, 0),
         "personality": lambda: call(135, 92, 0x0040000),
     }
-    if X86:
-        attempts["modify_ldt"] = lambda: call(154, 0, 0, ctypes.create_string_buffer(16), 16)
+    attempts["modify_ldt"] = lambda: call(154, NO_CALL, 0, ctypes.create_string_buffer(16), 16)
     return attempts, {"personality": lambda: call(135, 92, -1)}
 
 
 @probe(21)
 def _foreign_calls():
-    attempts = {"x32": lambda: signalled(lambda: call(0x40000000 + 39, 0x40000000 + 39))}
-    if X86:
-        attempts["int 0x80"] = lambda: signalled(lambda: machine_code(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"))
-    return attempts, {"native": native}
+    return {
+        "x32": lambda: signalled(lambda: call(0x40000000 + 39, 0x40000000 + 39)),
+        "int 0x80": lambda: signalled(other_gate),
+    }, {"native": native}
+
+
+def other_gate():
+    """Ask for getpid by the 32-bit calls' own instruction, which a program of 64 bits has too; another processor has no such instruction."""
+    return machine_code(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3") if X86 else call(0, NO_CALL)
 
 
 def native():

@@ -22,8 +22,8 @@ from sandbox.process import Host, supervise
 from sandbox.rootfs import find_rootfs
 from sandbox.running import start
 from sandbox.seccomp import own_filter
-from sandbox.spec import File, RoBind, SandboxSpec
-from sandbox.view import build_view
+from sandbox.spec import File, Proc, RoBind, SandboxSpec
+from sandbox.view import HOME_BYTES, TMP_BYTES, WORKSPACE_BYTES, build_view
 
 PROGRAM = "program.py"
 PARTS = (PROGRAM, "tools.py", "host.py", "further.py")
@@ -46,9 +46,14 @@ def examine_inside(
     try:
         with targets() as context:
             context |= {"numbers": [probe.number for probe in probes], "agents": list(agents)}
+            context |= {"masks": Proc().masks, "most_mib": max(HOME_BYTES, TMP_BYTES, WORKSPACE_BYTES) >> 20}
             seen = run_program(host, context, runtime_dir, change)
     except (SandboxError, OSError) as error:
         seen = {probe.number: Seen(failure=str(error)) for probe in probes}
+    for probe in probes:
+        stray = seen[probe.number].attempts.keys() - probe.expects.keys() if probe.number in seen else set()
+        if stray:
+            seen[probe.number].failure = f"nothing says what must come of {', '.join(sorted(stray))}"
     return judge_all(probes, seen)
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sandbox.seccomp import ALLOW, KILL, RETURN, Instruction, assemble
 from sandbox.spec import Dev, File, Mount, Proc, RoBind, SandboxSpec, Tmpfs
+from sandbox.view import WORKSPACE
 
 Args = list[str]
 Edit = tuple[str, str, str]
@@ -37,6 +39,8 @@ class Layer:
     """Why it cannot be turned off, and what shows that it counts."""
     callers: str = ""
     """Where only some callers can show it: who, and why."""
+    machine: str = ""
+    """The one machine type that can show it, where not all can."""
 
 
 def with_mounts(change: Callable[[Mount], Mount]) -> Callable[[SandboxSpec], SandboxSpec]:
@@ -47,6 +51,13 @@ def with_mounts(change: Callable[[Mount], Mount]) -> Callable[[SandboxSpec], San
 def without_filter(spec: SandboxSpec) -> SandboxSpec:
     """Take the system call filter away."""
     return spec.model_copy(update={"seccomp": None})
+
+
+def any_machine(spec: SandboxSpec) -> SandboxSpec:
+    """Have the filter take calls of another machine type, which is what it asks about first."""
+    assert spec.seccomp is not None
+    kill, allow = (assemble([Instruction(RETURN, 0, 0, value)]) for value in (KILL, ALLOW))
+    return spec.model_copy(update={"seccomp": spec.seccomp.replace(kill, allow, 1)})
 
 
 def writable_system(spec: SandboxSpec) -> SandboxSpec:
@@ -67,7 +78,9 @@ def with_sys(spec: SandboxSpec) -> SandboxSpec:
 
 
 def large(mount: Mount) -> Mount:
-    """Give /dev/shm no size to speak of."""
+    """Give /dev/shm and the workspace no size to speak of."""
+    if isinstance(mount, Tmpfs) and mount.target == WORKSPACE:
+        return mount.model_copy(update={"size_bytes": 1 << 36})
     return mount.model_copy(update={"shm_bytes": 1 << 36}) if isinstance(mount, Dev) else mount
 
 
@@ -157,13 +170,14 @@ CANARY = "canary"
 
 LAYERS = (
     Layer("system-call-filter", (2, 3, 4, 5, 12, 14, 17, 18, 19, 20, 21, 22, 25, 26, 58, 59), ("no-capabilities", "no-further-user-namespace", "own-keyring"), off=without_filter, shown_by=(3, 5, 12, 20, 25)),
+    Layer("machine-type-check", (21,), off=any_machine, shown_by=(21,), machine="x86_64"),
     Layer("read-only-mounts", (1, 23), off=writable_system, shown_by=(23,)),
     Layer("staged-copies", (30, 74), off=writable_tree, shown_by=(74,)),
     Layer("masks", (11,), off=with_mounts(unmasked), shown_by=(11,)),
     Layer("covered-first-process", (58,), (CANARY,), args_off=first_process, edits=NO_CANARY, shown_by=(58,)),
     Layer("host-name", (11,), off=lambda spec: spec.model_copy(update={"hostname": "other"}), shown_by=(11,)),
     Layer("mount-namespace", (10, 22, 28), off=with_sys, shown_by=(22,)),
-    Layer("sized-tmpfs", (23, 48), off=with_mounts(large), shown_by=(23,)),
+    Layer("sized-tmpfs", (23, 48), off=with_mounts(large), shown_by=(23, 48)),
     Layer("execute-only-cli", (59,), ("system-call-filter",), off=lambda spec: with_mounts(plain_program)(without_filter(spec)), shown_by=(59,)),
     Layer("rlimits", (46, 49, 52), off=many_files, shown_by=(49,)),
     Layer("own-session", (16, 17), ("process-namespace",), args_off=own_session, shown_by=(16,)),

@@ -18,6 +18,8 @@ LIMIT_S = 30
 PROBES = {}
 CONTEXT = json.load(sys.stdin)
 NEW_USER, NEW_MOUNT = 0x10000000, 0x20000
+NO_CALL = 0xFFFF
+"""No kernel has a call of this number."""
 DEEP = "/workspace/probes"
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +19,12 @@ from sandbox.argv import bwrap_args
 from sandbox.identity import Identity
 from sandbox.probes import lifetime, outside
 from sandbox.probes.inside import examine_inside
-from sandbox.probes.layers import LAYERS, Edit, Layer, table
+from sandbox.probes.layers import LAYERS, Edit, Layer, table, with_mounts
 from sandbox.probes.suite import try_all
 from sandbox.probes.table import INSIDE, Result
 from sandbox.probes.trying import TABLE, Site
 from sandbox.process import Host
+from sandbox.spec import Proc, SandboxSpec
 
 PACKAGE = Path(__file__).resolve().parents[2] / "sandbox"
 BY_NUMBER = {probe.number: (probe, act) for probe, act in TABLE}
@@ -139,6 +140,9 @@ def test_without_a_layer_its_probes_fail(
         assert host.identity.run_uid != 0, "there is no way to show it and no way to need it"
         return
     results = tried(host, layer, place, monkeypatch)
+    if layer.machine not in ("", os.uname().machine):
+        assert [result.as_json() for result in results if not result.good] == [], "there is nothing to show here"
+        return
     assert {result.probe.number: result.status for result in results} == dict.fromkeys(layer.shown_by, "hole"), [
         result.as_json() for result in results
     ]
@@ -188,6 +192,34 @@ def test_without_the_handles_rules_a_link_is_opened(host: Host, monkeypatch: pyt
     monkeypatch.setattr(procfs, "open_handle", lambda _, path: os.open(path, os.O_RDONLY))
     (result,) = try_all([BY_NUMBER[7]], Site(host))
     assert (result.status, "link: =opened" in result.cause) == ("hole", True)
+
+
+def test_an_attempt_that_nothing_is_said_of_is_a_hole(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the program tries and the table leaves out cannot pass unseen; with its entry it is refused, which is the control."""
+    (whole,) = examine_inside(host, numbers=[21])
+    assert whole.good, whole
+    shorter = replace(whole.probe, expects={"x32": whole.probe.expects["x32"]})
+    monkeypatch.setattr("sandbox.probes.inside.INSIDE", (shorter,))
+    (result,) = examine_inside(host, numbers=[21])
+    assert (result.status, "int 0x80" in result.cause) == ("hole", True)
+
+
+def test_a_mask_that_is_left_out_is_a_hole(host: Host) -> None:
+    """Each file below /proc by itself, of those that tell something to the run uid; with all of them covered the probe is content, which is the control."""
+
+    def but(name: str) -> Callable[[SandboxSpec], SandboxSpec]:
+        return with_mounts(
+            lambda mount: (
+                mount.model_copy(update={"masks": tuple(mask for mask in mount.masks if mask != name)})
+                if isinstance(mount, Proc)
+                else mount
+            )
+        )
+
+    assert examine_inside(host, numbers=[11])[0].good
+    for name in ("key-users", "version"):
+        assert Path("/proc", name).exists()
+        assert examine_inside(host, numbers=[11], change=but(name))[0].status == "hole", name
 
 
 def test_the_table_is_whole() -> None:
