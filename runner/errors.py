@@ -9,7 +9,7 @@ only ever mean *error* (exit 2): pass and fail are values.
     ├─ ToolchainError     the operator's to fix: ToolchainMissing ToolchainMismatch
     ├─ BundleError        the evidence is not usable: BundleCorrupt BundleUnsupported BundleExists BundleUnwritable
     ├─ GradingError       an answer could not be graded: GraderFault NotJudged NeverScored
-    ├─ GateError          the provider side could not be set up: GateUnavailable KeyMissing
+    ├─ GateError          the provider side could not be set up: GateUnavailable KeyMissing ProviderUnreachable
     ├─ SimulatorUnavailable  the simulated service did not come up, or died
     ├─ SigningError       a signature could not be made or looked at: SigningUnavailable SigningFailed
     ├─ ReproduceImpossible  an attempt cannot be run again and compared
@@ -185,6 +185,12 @@ class KeyMissing(GateError):
     """A live upstream was asked for and no key was given."""
 
     code = "key-missing"
+
+
+class ProviderUnreachable(GateError):
+    """Nobody listens where a live run's answers are to come from; nothing was started. ``gate-unreachable`` for the socket of a ``hermeval gate``."""
+
+    code = "provider-unreachable"
 
 
 class SimulatorUnavailable(RunnerError):

@@ -129,7 +129,7 @@ def _fixture_of(prompt: str, config: Mapping[str, Any]) -> Fixture:
 def _source(config: Mapping[str, Any], folder: Path, script_name: str, environ: Mapping[str, str]) -> Any:
     from types import SimpleNamespace
 
-    from runner.cli.provider import make_source, read_key
+    from runner.cli.provider import make_source, read_key, require_listener
 
     choice = SimpleNamespace(
         provider=config.get("provider", "anthropic"),
@@ -141,7 +141,9 @@ def _source(config: Mapping[str, Any], folder: Path, script_name: str, environ: 
         environ=environ,
     )
     key = read_key(choice) if choice.provider == "anthropic" else None
-    return (key, *make_source(choice, script_name, key))
+    source = make_source(choice, script_name, key)
+    require_listener(choice)
+    return (key, *source)
 
 
 def _path(config: Mapping[str, Any], name: str) -> Path | None:

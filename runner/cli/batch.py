@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.cli.interrupt import INTERRUPTS, Interrupted
-from runner.cli.provider import make_source, read_key
+from runner.cli.provider import make_source, read_key, require_listener
 from runner.errors import InputMissing, RunnerError, SettingInvalid
 from runner.unforeseen import unforeseen
 from runner.waiting import wait_all
@@ -69,6 +69,7 @@ def run_batch(request: Request, story: Story) -> int:
     machine = open_machine(request.environ, request.require_limits)
     if request.determinism == "pinned":
         require_parts(machine)
+    require_listener(request)
     with contextlib.ExitStack() as held:
         if request.shared_workspace is not None:
             jobs = [share(jobs[0], request, machine, held)]

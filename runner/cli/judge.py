@@ -89,17 +89,20 @@ class _Choice:
 def command(attempts: tuple[Path, ...], rule: Rule, as_json: bool, **options: Any) -> int:
     """Judge the output of each ATTEMPT, a file or a directory with attempts in it, by its rubric: a separate, isolated model run that sees output and rubric alone."""
     from runner.cli.batch import check_out, open_machine
+    from runner.cli.provider import require_listener
     from runner.cli.replay import attempt_paths
     from runner.grade.judge import judge_attempts
     from runner.grade.judge_verdict import tally
 
     environ = dict(os.environ)  # noqa: TID251  commands are where the environment is read
     rows, candidates = _open(attempt_paths(attempts), options["out"])
-    terms = _terms(options, environ)
+    choice = _choice(options, environ)
+    terms = _terms(options, choice)
     judgements: list[Judgement] = []
     if candidates:
         for out in {candidate.out for candidate in candidates.values()}:
             check_out(out)
+        require_listener(choice)
         _say_who(options, len(candidates), len(terms.seats))
         machine, cancelled = open_machine(environ), threading.Event()
         with INTERRUPTS.deferred(cancelled.set):
@@ -150,15 +153,16 @@ def _open(paths: list[Path], out: Path | None) -> tuple[list[dict[str, Any]], di
     return rows, candidates
 
 
-def _terms(options: Mapping[str, Any], environ: Mapping[str, str]) -> JudgeTerms:
+def _choice(options: Mapping[str, Any], environ: Mapping[str, str]) -> _Choice:
+    names = ("provider", "folder", "script", "base_url", "key_file", "ca_file")
+    return _Choice(**{name: options[name] for name in names}, environ=environ)
+
+
+def _terms(options: Mapping[str, Any], choice: _Choice) -> JudgeTerms:
     from runner.cli.provider import make_source, read_key
     from runner.grade.judge import JudgeTerms
     from runner.grade.judge_plan import JudgeOptions
 
-    choice = _Choice(
-        **{name: options[name] for name in ("provider", "folder", "script", "base_url", "key_file", "ca_file")},
-        environ=environ,
-    )
     key = read_key(choice) if choice.provider == "anthropic" else None
 
     def source(fixture: Fixture) -> Source:

@@ -1,6 +1,6 @@
 """Who answers a run, from the command line's options: the fixture's script, or the live provider.
 
-Boundary: reads the key and scripts. Not here: the commands that have these options (run.py, judge.py), the upstreams (runner/gate/upstreams).
+Boundary: reads the key and scripts; connects to the live provider once. Not here: the commands that have these options (run.py, judge.py), the upstreams (runner/gate/upstreams).
 Rules: everything that can be refused is refused before anything starts. The key is read from a file or the environment and goes to the gate and to the upstream alone.
 """
 
@@ -134,6 +134,15 @@ def read_key_file(path: Path) -> str:
     if not key:
         raise KeyMissing("the key file is empty", where=str(path), hint=hint)
     return key
+
+
+def require_listener(choice: Choice) -> None:
+    """Ask once, before anything is started, whether somebody listens where live answers are to come from. Raises: ProviderUnreachable."""
+    if choice.provider == "anthropic":
+        from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL
+        from runner.gate.upstreams.reach import require_listener as ask
+
+        ask(choice.base_url or DEFAULT_BASE_URL)
 
 
 def make_source(choice: Choice, script_name: str, key: str | None) -> tuple[Provider, Callable[[], Upstream]]:

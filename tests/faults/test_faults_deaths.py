@@ -99,8 +99,10 @@ def dying_provider() -> Iterator[str]:
 
     def serve() -> None:
         connection, _ = server.accept()
+        while not connection.recv(65536):  # the command asks first whether anybody listens, and says nothing
+            connection.close()
+            connection, _ = server.accept()
         server.close()
-        connection.recv(65536)
         connection.sendall(
             b'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: message_start\ndata: {"type"'
         )

@@ -341,6 +341,25 @@ def test_a_closed_port_is_a_502(rig: Callable[..., Any], ask: Callable[..., Any]
     assert one.post(ask()).status == 502
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_no_provider_was_sent_is_not_booked(
+    live: Callable[..., Any], rig: Callable[..., Any], ask: Callable[..., Any], stream: bool
+) -> None:
+    """A refused connection, an absent socket and a certificate that is not trusted cost nothing, and count as requests all the same; a request that was sent and not answered is booked."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    refused = rig(AnthropicUpstream(KEY, base_url=f"http://127.0.0.1:{port}"), gate={"real_key": KEY})
+    absent = rig(AnthropicUpstream(None, base_url="unix:///nonexistent/socket"))
+    untrusted, _ = live([b""], ca_file=None)
+    for one in (refused, absent, untrusted):
+        assert [one.post(ask(stream=stream)).status for _ in range(2)] == [502, 502]
+        record = one.close()
+        assert (record.requests, record.tokens, record.cost_estimate_usd) == (2, 0, "0")
+    sent, _ = live(["close"])
+    assert sent.post(ask(stream=stream)).status == 502
+    assert sent.close().tokens > 0
+
+
 @pytest.mark.parametrize(
     "base_url",
     [

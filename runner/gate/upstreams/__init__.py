@@ -62,12 +62,15 @@ class UpstreamRefusal(Exception):
 
 
 class UpstreamFailed(Exception):
-    """No answer could be had. ``retryable``: whether asking again may help (a lost connection), or not (a wrong certificate)."""
+    """No answer could be had. ``retryable``: whether asking again may help (a lost connection), or not (a wrong certificate).
+    ``sent``: whether the provider may have got any of the request; where no connection was made it cannot bill anything.
+    """
 
-    def __init__(self, message: str, *, retryable: bool) -> None:
+    def __init__(self, message: str, *, retryable: bool, sent: bool = True) -> None:
         super().__init__(message)
         self.message = message
         self.retryable = retryable
+        self.sent = sent
 
 
 class UpstreamCut(Exception):

@@ -169,10 +169,14 @@ class AnthropicUpstream:
                 )
         except aiohttp.ClientConnectorCertificateError as error:
             raise UpstreamFailed(
-                f"the provider's certificate is not trusted: {error.certificate_error}", retryable=False
+                f"the provider's certificate is not trusted: {error.certificate_error}", retryable=False, sent=False
             ) from error
         except aiohttp.ClientConnectorDNSError as error:
-            raise UpstreamFailed("the provider's name cannot be resolved", retryable=False) from error
+            raise UpstreamFailed("the provider's name cannot be resolved", retryable=False, sent=False) from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise UpstreamFailed(
+                f"the connection to the provider failed: {type(error).__name__}", retryable=True, sent=False
+            ) from error
         except TimeoutError as error:
             raise UpstreamFailed("the provider did not answer in time", retryable=True) from error
         except (aiohttp.ClientError, OSError) as error:
