@@ -113,6 +113,25 @@ def test_a_changed_tool_result_is_a_contradiction(say: Any) -> None:
     assert tamper_findings(say.whole(*forged), exchanges) != ()
 
 
+@pytest.mark.parametrize("kind", ["refused", "start-up"])
+def test_a_request_that_was_never_sent_upstream_is_no_record(say: Any, kind: str) -> None:
+    """Any program inside can have a request refused: what it holds neither excuses a changed result nor accuses a true one, and is no request of the main thread."""
+    events, exchanges = _round(say)
+
+    def holding(content: str, **fields: Any) -> Exchange:
+        result = {"type": "tool_result", "tool_use_id": "t1", "content": content}
+        exchange: Exchange = say.request(say.user(result), seq=3, **fields)
+        return exchange
+
+    changed = [*events[:2], say.answer("t1", "a\nc"), events[3]]
+    assert tamper_findings(say.whole(*changed), [*exchanges, holding("a\nc", kind=kind)]) != ()
+    assert tamper_findings(say.whole(*events), [*exchanges, holding("a\nc", kind=kind)]) == ()
+    (finding,) = tamper_findings(say.whole(say.text()), [holding("x", kind=kind, response=say.message(TEXT))])
+    assert "no main-thread request was sent" in finding
+    sent = [holding("x", response=say.message(TEXT))]
+    assert tamper_findings(say.whole(say.text()), sent) == ()
+
+
 def test_a_result_that_was_never_sent_is_none(say: Any) -> None:
     """The run ended before a next request; also where the call's id had been used before."""
     events, exchanges = _round(say)
