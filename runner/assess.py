@@ -25,6 +25,7 @@ from runner.pinned import NEVER_SCORED
 from runner.plan import Plan, RunPlan
 from runner.run_facts import GateFacts, RunFacts
 from runner.skill_text import parse_skill_text
+from runner.workspace_gaps import Omitted, omitted_of, workspace_notes
 
 if TYPE_CHECKING:
     from runner.bundle.reader import Attempt
@@ -59,8 +60,11 @@ def assess(
     run: RunFacts,
     gate: GateFacts,
     toolchain: Mapping[str, Any],
+    omitted: Omitted = (),
 ) -> Assessment:
     """Judge a run by A2–A9. A judge's run has no unit under test, so that no skill is required of it.
+
+    ``omitted`` is what of the workspace is not kept; it is told first, where no number of other notes can push it out of sight.
 
     ``unit_texts`` holds the staged text of the unit under test: ``body`` as the CLI sends it and, for a reference unit, ``reference``; absent where nothing is staged.
     """
@@ -96,6 +100,7 @@ def assess(
     row = {"fixture": plan.fixture.id, **attempt_row(case, outcome), **_run_row(plan, exchanges, gate, toolchain)}
     if row["cost_usd"] is None and gate.requests:
         row["cost_usd"] = float(gate.cost_estimate_usd)  # the gate knows the sum where no result tells it (case W09)
+    row["notes"] = [*workspace_notes(run, omitted), *row["notes"]]
     if plan.determinism == "pinned":
         row["notes"] = [*row["notes"], NEVER_SCORED]
     return Assessment(case, outcome, row)
@@ -249,6 +254,7 @@ def assess_parts(attempt: Attempt, plan: RunPlan, unit_texts: Mapping[str, str])
         run=run,
         gate=gate,
         toolchain=toolchain if isinstance(toolchain, dict) else {},
+        omitted=stored_omitted(attempt),
     )
     return assessment, stored
 
@@ -298,6 +304,11 @@ def _stored_evidence(attempt: Attempt) -> tuple[RunFacts, GateFacts, Any]:
     except (ValidationError, ValueError, TypeError, KeyError) as error:
         raise BundleCorrupt("the evidence is not readable", where=f"part {EVIDENCE_PART}") from error
     return run, gate, stored
+
+
+def stored_omitted(attempt: Attempt) -> Omitted:
+    """Return what of an attempt's workspace is not kept, as its listing says. Raises: BundleCorrupt."""
+    return omitted_of(attempt.json("workspace.json")) if attempt.has("workspace.json") else ()
 
 
 def stored_run(attempt: Attempt) -> RunFacts:

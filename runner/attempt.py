@@ -134,6 +134,7 @@ def staged_files(supervisor: Supervisor, tree: SkillTree) -> dict[str, bytes]:
 def assess_run(work: Work, seen: Seen, machine: Machine) -> Assessment:
     """Judge a run that was carried out: step 6."""
     from runner.assess import assess
+    from runner.kept import omitted_rows
 
     assert seen.parsed is not None, "the run was carried out"
     return assess(
@@ -144,6 +145,7 @@ def assess_run(work: Work, seen: Seen, machine: Machine) -> Assessment:
         run=seen.run,
         gate=gate_facts(work.plan, seen.record),
         toolchain=machine.toolchain.as_record(),
+        omitted=() if seen.workspace is None else omitted_rows(seen.workspace),
     )
 
 

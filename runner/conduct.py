@@ -376,13 +376,16 @@ def _collect(terms: Terms, running: Running, ended: Ended, seen: Seen, tell: Tel
     from sandbox.view import HOME, WORKSPACE
     from sandbox.walk import Caps
 
+    def unread(why: str) -> None:
+        seen.run = seen.run.model_copy(update={"workspace_unread": True, "workspace_unread_why": why})
+
     if not ended.dead:
-        seen.run = seen.run.model_copy(update={"workspace_unread": True})
+        unread("the sandbox was not known to be dead")
         return
     try:
         seen.workspace = collect(running.handle(WORKSPACE), Caps(entries=10_000))  # a bundle holds 20,000 parts
-    except CollectFailed:
-        seen.run = seen.run.model_copy(update={"workspace_unread": True})
+    except CollectFailed as error:
+        unread(error.message)
     if terms.keep_dir is not None:
         try:
             for name, path in (("workspace", WORKSPACE), ("home", HOME)):

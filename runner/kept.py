@@ -150,8 +150,13 @@ def workspace_parts(workspace: Workspace) -> dict[str, bytes]:
             record["part"] = f"workspace/{number}"
             parts[f"workspace/{number}"] = entry.content
         entries.append(record)
-    omitted = [{"why": omission.why, **_path("path", omission.path)} for omission in workspace.omitted]
-    return {"workspace.json": canonical_json({"schema_version": 1, "entries": entries, "omitted": omitted}), **parts}
+    listing = {"schema_version": 1, "entries": entries, "omitted": omitted_rows(workspace)}
+    return {"workspace.json": canonical_json(listing), **parts}
+
+
+def omitted_rows(workspace: Workspace) -> list[dict[str, str]]:
+    """Return what of a workspace was left out, as its listing has it."""
+    return [{"why": omission.why, **_path("path", omission.path)} for omission in workspace.omitted]
 
 
 def _path(name: str, path: bytes) -> dict[str, str]:

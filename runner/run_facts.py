@@ -35,7 +35,9 @@ class RunFacts(Value):
     skill_tree_changed: tuple[str, ...] = ()
     """Paths of the staged tree whose digest after the run is another than before it."""
     workspace_unread: bool = False
-    """The workspace could not be collected, because the sandbox's death was not certain."""
+    """The workspace could not be collected: the sandbox's death was not certain, its top could not be read, or it changed while it was read."""
+    workspace_unread_why: str = ""
+    """Which of these, in words that no agent chose; empty in an attempt that did not keep them."""
 
 
 class GateFacts(GateTotals):

@@ -91,7 +91,7 @@ def read_workspace(attempt: Attempt, bounds: Bounds) -> WorkspaceView | None:
             preview = _preview(attempt.part(part), bounds)
         entries.append(_entry(row, digests.get(part, ""), preview))
     omitted = [
-        f"{_path(row, 'path') or '(unnamed)'}: {text_of(row.get('why'))}"
+        f"{_path(row, 'path') or 'the workspace itself'}: {text_of(row.get('why'))}"
         for row in _list(document.get("omitted"))
         if isinstance(row, Mapping)
     ]
