@@ -70,12 +70,15 @@ class ProfileAnswer:
 
 
 _Result = TypeVar("_Result", CheckResult, DiagnosticResult)
+UNMEASURED = "workspace-unmeasured"
+"""The code of an attempt whose profile looked at a workspace that was not, or not wholly, read."""
 _FAULTS = {
     "time": "the profile was too slow",
     "died": "the profile's process is gone",
     "world": "the profile touched the world",
     "raised": "the profile raised",
     "size": "the profile said too much",
+    "unmeasured": "the profile looks at the workspace",
 }
 
 
@@ -86,6 +89,12 @@ def parse_answer(answer: object, *, trace_length: int) -> ProfileAnswer:
     """
     fields = _fields(answer, "the answer of the profile host")
     if "fault" in fields:
+        if fields["fault"] == "unmeasured":
+            raise GraderFault(
+                f"{_FAULTS['unmeasured']}, and {fields.get('message', '')}"[:MAX_REASON],
+                hint="what it asks for may be what is missing; have the run leave less in its workspace, and run it again",
+                code=UNMEASURED,
+            )
         said = _FAULTS.get(str(fields["fault"]), "the profile failed")
         raise GraderFault(f"{said}: {fields.get('message', '')}"[:MAX_REASON])
     if set(fields) != {"checks", "diagnostics", "repeatable"}:

@@ -106,7 +106,12 @@ class Grader:
         assert subject.graded is not None
         fixture = subject.fixture
         answer = self._profiles.check(
-            subject.attempt_id, fixture.profile, subject.fixture_json, output, subject.context
+            subject.attempt_id,
+            fixture.profile,
+            subject.fixture_json,
+            output,
+            subject.context,
+            unmeasured=subject.unmeasured,
         )
         found.checks, found.diagnostics = answer.checks, answer.diagnostics
         found.panel = self._panel(subject)

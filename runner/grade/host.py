@@ -6,7 +6,7 @@ spoil nothing but attempts of its own. A worker that reaches for the world (a fi
 caught or hid does not matter. The sandbox has nothing to reach for anyway; the watch is there to say so.
 
 Protocol, one JSON object a line:
-  in   {"seq", "attempt", "profile": module name, "fixture", "output", "context"}
+  in   {"seq", "attempt", "profile": module name, "fixture", "output", "context", "unmeasured": why looking at context["workspace"] is a fault, or ""}
   out  {"seq", "attempt", "answer": {"checks", "diagnostics", "repeatable"} | {"fault": kind, "message"}}
 """
 
@@ -34,7 +34,7 @@ MAX_WORKERS = 4
 
 
 class Fault(Exception):
-    """A request that has no answer: a kind (time, died, world, raised, size) and a message."""
+    """A request that has no answer: a kind (time, died, world, raised, size, unmeasured) and a message."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

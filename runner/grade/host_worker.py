@@ -100,22 +100,92 @@ def work(profile: str, requests: int, answers: int, close: Iterable[int]) -> Non
         try:
             if module is None:
                 module = __import__("profiles." + profile, fromlist=["check_output"])
-            say(evaluate(module, types, line, request))
+            say(evaluate(module, types, line, request, say))
         except BaseException as error:  # noqa: BLE001 - whatever a profile raises is its answer
             say({"fault": "raised", "message": describe(error)})
             return
 
 
-def evaluate(module: ModuleType, types: Any, line: bytes, request: dict[str, Any]) -> dict[str, Any]:
+def evaluate(module: ModuleType, types: Any, line: bytes, request: dict[str, Any], say: Say) -> dict[str, Any]:
     """Call the profile's functions, each over values of its own; the checks twice, to see that they are repeatable."""
-    checks = plain_list(module.check_output(request["fixture"], request["output"], request["context"]), types.Check)
-    again = json.loads(line)
-    second = plain_list(module.check_output(again["fixture"], again["output"], again["context"]), types.Check)
+    why = request["unmeasured"]
+
+    def call(function: Any, asked: dict[str, Any]) -> Any:
+        context = Unmeasured(asked["context"], why, say) if why else asked["context"]
+        return function(asked["fixture"], asked["output"], context)
+
+    checks = plain_list(call(module.check_output, request), types.Check)
+    second = plain_list(call(module.check_output, json.loads(line)), types.Check)
     diagnostics = None
     if hasattr(module, "diagnose"):
-        last = json.loads(line)
-        diagnostics = plain_list(module.diagnose(last["fixture"], last["output"], last["context"]), types.Diagnostic)
+        diagnostics = plain_list(call(module.diagnose, json.loads(line)), types.Diagnostic)
     return {"checks": checks, "diagnostics": diagnostics, "repeatable": checks == second}
+
+
+class Unmeasured(dict):  # type: ignore[type-arg]  # no typing at run time
+    """A context whose workspace nobody may look at: to ask for it, or for all that there is, ends the process with that as its answer."""
+
+    def __init__(self, context: dict[str, Any], why: str, say: Say) -> None:
+        super().__init__(context)
+        leave = os._exit
+
+        def refuse() -> None:
+            say({"fault": "unmeasured", "message": why})
+            leave(0)
+
+        self._refuse = refuse
+
+    def _look(self, key: object) -> None:
+        if key == "workspace":
+            self._refuse()
+
+    def __getitem__(self, key: Any) -> Any:
+        self._look(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self._look(key)
+        return super().__contains__(key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """As a dict's."""
+        self._look(key)
+        return super().get(key, default)
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        """As a dict's."""
+        self._look(key)
+        return super().pop(key, *default)
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """As a dict's."""
+        self._look(key)
+        return super().setdefault(key, default)
+
+    def __iter__(self) -> Any:
+        self._refuse()
+
+    def keys(self) -> Any:
+        """All of it: refused."""
+        self._refuse()
+
+    def values(self) -> Any:
+        """All of it: refused."""
+        self._refuse()
+
+    def items(self) -> Any:
+        """All of it: refused."""
+        self._refuse()
+
+    def copy(self) -> Any:
+        """All of it: refused."""
+        self._refuse()
+
+    def __or__(self, other: Any) -> Any:
+        self._refuse()
+
+    def __ror__(self, other: Any) -> Any:
+        self._refuse()
 
 
 def plain_list(value: Any, kind: Any) -> Any:

@@ -95,9 +95,16 @@ class ProfileHost:
         return find_profile(profile_id, self.modules.folder)
 
     def check(
-        self, attempt_id: str, profile_id: str, fixture: Mapping[str, Any], output: str, context: Mapping[str, Any]
+        self,
+        attempt_id: str,
+        profile_id: str,
+        fixture: Mapping[str, Any],
+        output: str,
+        context: Mapping[str, Any],
+        *,
+        unmeasured: str = "",
     ) -> ProfileAnswer:
-        """Return what a profile says of one attempt.
+        """Return what a profile says of one attempt. Where ``unmeasured`` says why the workspace shows nothing, looking at it is a fault (``workspace-unmeasured``).
 
         Raises: GraderFault, with the reason, for this attempt alone; ProfileUnknown; SandboxFailure.
         """
@@ -112,6 +119,7 @@ class ProfileHost:
             "fixture": fixture,
             "output": output,
             "context": context,
+            "unmeasured": unmeasured,
         }
         try:
             line = self._conversation.ask(json.dumps(question).encode("ascii"), self._limit_s + _GRACE_S)
@@ -123,7 +131,9 @@ class ProfileHost:
             trace = context.get("tool_trace")
             return parse_answer(answer, trace_length=len(trace) if isinstance(trace, list) else 0)
         except GraderFault as fault:
-            raise GraderFault(f"profile {profile_id}: {fault.message}", where=str(found.path)) from fault
+            raise GraderFault(
+                f"profile {profile_id}: {fault.message}", where=str(found.path), hint=fault.hint, code=fault.code
+            ) from fault
 
     def close(self) -> None:
         """End the program."""

@@ -1,7 +1,7 @@
 """A saved attempt as the graders see it: fixture, output, and everything that is told beside them.
 
 Boundary: reads attempt files. Not here: whether its records agree (provenance.py), grading (grading.py).
-Rules: an attempt in error has no output to grade, and stays an error. What an older form does not hold is absent, never made up. Profiles get plain JSON values
+Rules: an attempt in error has no output to grade, and stays an error. A workspace that is not kept whole is shown to nobody: what a check asks for may be what is missing. What an older form does not hold is absent, never made up. Profiles get plain JSON values
 (``profiles/_types.py`` lists them).
 """
 
@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from runner.assess import Assessment, assess_attempt, stored_plan, stored_row
+from runner.assess import Assessment, assess_attempt, stored_omitted, stored_plan, stored_row, stored_run
 from runner.bundle.reader import Attempt, open_attempt
 from runner.bundle.version1 import Version1, is_version1, read_version1
 from runner.canonical import sha256_hex
@@ -25,6 +25,7 @@ from runner.grade.control import OUTPUT_PART, Control
 from runner.grade.metadata import Seen, metadata_of, read_seen, spans_of
 from runner.grade.promptfoo import Graded
 from runner.grade.provenance import output_text, require_agreement, require_records
+from runner.workspace_gaps import unmeasured
 
 DEFAULT_PROFILE = "artifact"
 """Of an attempt whose fixture names none (version 1)."""
@@ -70,6 +71,8 @@ class Subject:
     graded: Graded | None = None
     effort: Effort = field(default_factory=Effort)
     skill_sha256: str | None = None
+    unmeasured: str = ""
+    """Why no check may look at the workspace; empty where one may."""
     control: Mapping[str, Any] | None = None
     """Of a negative control: its reason and the parent's output sha256."""
 
@@ -111,6 +114,7 @@ def load_subject(path: Path) -> Subject:
     if control is not None and measured:
         row = {**row, "output": output, "output_source": "negative-control", "negative_control": _control_row(control)}
     seen = read_seen(attempt.part("transcript.jsonl")) if measured else Seen()
+    unread = unmeasured(stored_run(attempt), stored_omitted(attempt)) if measured else ""
     skill_calls = assessment.case.transcript.skill_calls
     return Subject(
         attempt_id=attempt.id,
@@ -121,7 +125,7 @@ def load_subject(path: Path) -> Subject:
         outcome=assessment.outcome,
         output=output,
         row=row,
-        context=_context(attempt, assessment, seen, row) if measured else {},
+        context=_context(attempt, assessment, seen, row, unread) if measured else {},
         graded=None
         if output is None
         else Graded(
@@ -135,6 +139,7 @@ def load_subject(path: Path) -> Subject:
         ),
         effort=_effort(attempt, seen, row),
         skill_sha256=plan.skills.digest,
+        unmeasured=unread,
         control=None if control is None else _control_row(control),
     )
 
@@ -157,7 +162,9 @@ def _control_row(control: Control) -> dict[str, Any]:
     }
 
 
-def _context(attempt: Attempt, assessment: Assessment, seen: Seen, row: Mapping[str, Any]) -> dict[str, Any]:
+def _context(
+    attempt: Attempt, assessment: Assessment, seen: Seen, row: Mapping[str, Any], unread: str
+) -> dict[str, Any]:
     context: dict[str, Any] = {
         "main_texts": list(seen.main_texts),
         "tool_calls": [call.as_json() for call in seen.tool_calls],
@@ -172,7 +179,7 @@ def _context(attempt: Attempt, assessment: Assessment, seen: Seen, row: Mapping[
         if not isinstance(trace, dict) or not isinstance(rows, list):
             raise BundleCorrupt("the tool trace is not readable", where="part trace.json")
         context |= {"tool_trace": rows, "final_state": trace.get("final_state")}
-    if attempt.has("workspace.json"):
+    if attempt.has("workspace.json") and not unread:
         context["workspace"] = _workspace(attempt)
     return context
 

@@ -199,3 +199,36 @@ def test_modules_have_one_digest(folder: Path, host: Host) -> None:
     before = ProfileHost(host, folder).modules.sha256
     (folder / "_words.py").write_text("YES = 'yes'\n")
     assert ProfileHost(host, folder).modules.sha256 != before
+
+
+LOOKS = (
+    "context['workspace']",
+    "context.get('workspace')",
+    "'workspace' in context",
+    "context.pop('workspace', None)",
+    "dict(context)",
+    "{**context}",
+    "list(context.items())",
+    "context.copy()",
+    "context | {}",
+    "{} | context",
+    "match context:\n    case {'workspace': _}:\n        pass",
+    "import json\njson.dumps(context)",
+    "import copy\ncopy.deepcopy(context)",
+    "try:\n    context['workspace']\nexcept BaseException:\n    pass",
+)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_workspace_that_shows_nothing_is_not_looked_at(host: Host, folder: Path, look: str) -> None:
+    """A profile that asks for an unread workspace, or for all that there is, cannot answer; one that asks for something else can, and so can the same one over a whole workspace."""
+    add(folder, f"{look}\nreturn FINE")
+    add(folder, "context.get('skill_state')\ncontext['skill_state']\nreturn FINE", "other")
+    with ProfileHost(host, folder) as profiles:
+        assert asked(profiles, profile="evil", workspace=[]) == [True]
+        with pytest.raises(GraderFault, match="cut short") as caught:
+            profiles.check("a", "evil", {"id": "x"}, "yes", {"skill_state": "ran"}, unmeasured="it was cut short")
+        assert caught.value.code == "workspace-unmeasured"
+        assert caught.value.hint
+        told = profiles.check("a", "other", {"id": "x"}, "yes", {"skill_state": "ran"}, unmeasured="it was cut short")
+        assert [check.met for check in told.checks] == [True]

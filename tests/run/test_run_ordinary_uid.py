@@ -18,6 +18,7 @@ from runner.bundle.reader import open_attempt
 from tests.run.conftest import ROOT, Place
 from tests.run.installed import CACHE, find_python
 from tests.run.leftovers import descendants_of
+from tests.run.test_run_workspace import HIDE, assert_all_seen, does
 
 UID = 61234
 CHECKOUT = ("runner", "sandbox", "profiles", "fixtures", "ci")
@@ -147,3 +148,18 @@ def test_a_private_runtime_directory_is_used_and_left_empty(ordinary: Ordinary) 
         process.communicate()
     assert {name.split("-")[0] for name in seen} == {"hermeval", "supervisor"}
     assert list(runtime.iterdir()) == []
+
+
+def test_what_an_agent_closed_is_kept_for_an_ordinary_user_too(ordinary: Ordinary, place: Place) -> None:
+    """The collector has no privilege over the agent's files but to own them: all is read, equal to what the tests' own user gets, who reproduces the attempt exactly."""
+    folder = ordinary.home.parent / "fixtures"
+    shutil.copytree(place.folder, folder)
+    name = does(Place(folder, place.out), "hide", HIDE)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    (row,) = ordinary.hermeval("run", name, "--no-grade", "--json", "--fixtures", str(folder))["attempts"]
+    assert row["outcome"]["kind"] == "measured"
+    assert not [note for note in row["notes"] if "workspace" in note]
+    assert_all_seen(Path(row["path"]))
+    again = place.hermeval("reproduce", "--json", row["path"])
+    assert again.code == 0, again.stdout + again.stderr
