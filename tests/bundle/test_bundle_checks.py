@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from runner.bundle import open_attempt
-from runner.bundle.format import FrameRecord, encode_index
+from runner.bundle.format import FRAME_BYTES, FrameRecord, encode_index
 from runner.errors import BundleCorrupt
 
 PART = "output.txt"
@@ -75,3 +75,23 @@ def test_a_part_that_is_shorter_than_the_manifest_says_is_refused(pieces: Any, s
     found = refusal(scratch, pieces.data())
     assert found.where == f"part {PART}"
     assert f"holds {len(shorter)} bytes instead of {len(TEXT)}" in found.message
+
+
+def written_by_hand(data: bytes, window: int) -> bytes:
+    """One zstd frame by RFC 8878, with one raw block: its content's size is told, and so is a window of 2 to the power ``window`` bytes."""
+    head = b"\x28\xb5\x2f\xfd" + bytes([0x80, (window - 10) << 3]) + len(data).to_bytes(4, "little")
+    return head + (len(data) << 3 | 1).to_bytes(3, "little") + data
+
+
+def test_a_frame_that_asks_for_more_memory_than_a_frame_may_have_is_refused(pieces: Any, scratch: Path) -> None:
+    """A few bytes may ask for a window of gigabytes; the largest window that a frame of ours can need is read (control)."""
+    at = frame_of(pieces)
+    pieces.frames[at] = written_by_hand(TEXT, 23)
+    scratch.write_bytes(pieces.data())
+    assert FRAME_BYTES == 1 << 23
+    assert open_attempt(scratch).part(PART) == TEXT
+    for window in (24, 27, 31):
+        pieces.frames[at] = written_by_hand(TEXT, window)
+        found = refusal(scratch, pieces.data())
+        assert found.where == f"part {PART}"
+        assert "larger than allowed" in found.message

@@ -13,12 +13,13 @@ import pytest
 from runner.assess import Assessment, assess_parts, stored_plan, stored_run, stored_texts
 from runner.bundle.reader import Attempt, open_attempt
 from runner.conduct import Seen
+from runner.errors import ReproduceImpossible
 from runner.gate.exchange import Exchange, Refusal, Request
 from runner.gate.server import GateRecord
 from runner.gate.upstreams.recorded import RecordedUpstream
 from runner.kept import workspace_parts
 from runner.plan import Plan, sandbox_spec
-from runner.reproduce import Reproduction, _compare, _contract
+from runner.reproduce import Reproduction, _checked_tree, _compare, _contract, write_tree
 from runner.simulate.server import SimulationRecord
 from runner.simulate.state import State
 from runner.simulate.trace import Row, Turned
@@ -213,3 +214,15 @@ def test_a_refused_request_that_differs_under_a_rule_only_is_normalised(again: A
     again.arrive(refused("Today's date is 2027-01-01."))
     done = again.compare()
     assert (done.verdict, done.differences, dict(done.rules)) == ("normalised", (), {"date": 1})
+
+
+def test_a_skill_tree_that_is_not_the_planned_one_is_refused_as_such(again: Again) -> None:
+    """Before any other plan is made of it; the recorded tree is the planned one (control)."""
+    write_tree(again.attempt, again.folder / "staged")
+    assert _checked_tree(again.attempt, again.plan, again.folder / "staged").digest == again.plan.skills.digest
+    name = next(name for name in again.attempt.part_names if name.endswith("/SKILL.md"))
+    again.record(parts={name: again.attempt.part(name) + b"\nMore.\n"})
+    write_tree(again.attempt, again.folder / "other")
+    with pytest.raises(ReproduceImpossible, match="the skill tree is not the planned one") as caught:
+        _checked_tree(again.attempt, again.plan, again.folder / "other")
+    assert caught.value.code == "plan-mismatch"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sandbox import canary
 from sandbox.argv import bwrap_args
-from sandbox.canary import faults_in, look, mount_faults
+from sandbox.canary import faults_in, is_filtered, look, mount_faults
 from sandbox.errors import SandboxUnavailable
 from sandbox.limits import Limits
 from sandbox.process import Supervisor
@@ -71,6 +72,30 @@ def test_a_shared_namespace_is_found() -> None:
     assert mount_faults(b"", []) == []
     found = [fault for fault in look(os.getpid(), [], []) if fault.endswith("namespace is ours")]
     assert found == [f"the {name} namespace is ours" for name in ("user", "mnt", "pid", "net", "ipc", "uts")]
+
+
+@pytest.mark.parametrize(
+    ("line", "filtered"),
+    [(b"Seccomp:\t2", True), (b"Seccomp:\t0", False), (b"Seccomp:\t1", False), (b"Seccomp:\t22", False), (b"", False)],
+)
+def test_only_the_kernels_own_word_for_a_filter_counts(
+    line: bytes, filtered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mode 2 is a filter; the old strict mode, none, another number and a status without the line are not."""
+    monkeypatch.setattr(canary, "read", lambda pid, name: STATUS.replace(b"Seccomp:\t0", line))
+    assert is_filtered(1) is filtered
+
+
+def test_a_process_that_is_gone_needs_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can do nothing any more; one that is there is looked at (control)."""
+    monkeypatch.setattr(canary, "read", lambda pid, name: STATUS)
+    assert not is_filtered(1)
+
+    def gone(pid: int, name: str) -> bytes:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(canary, "read", gone)
+    assert is_filtered(1)
 
 
 def test_a_sandbox_with_a_writable_system_is_never_released(
