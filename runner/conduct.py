@@ -342,9 +342,9 @@ def _conclude(ended: Ended, plan: RunPlan, seen: Seen) -> None:
             if ended.setup_error is not None:
                 facts["setup"] = SetupFacts(
                     step="sandbox-start",
-                    code="sandbox-setup-failed",
+                    code=ended.setup_code,
                     message=ended.setup_error,
-                    hint="hermeval doctor tries each part by itself",
+                    hint=ended.setup_cure or "hermeval doctor tries each part by itself",
                 )
         case "timeout":
             facts |= {"ended_by": "timeout", "limit": f"{limits.wall_clock_s} s wall clock"}

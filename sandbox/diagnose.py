@@ -161,8 +161,17 @@ _TABLE = (
         ("Unexpected capabilities but not setuid",),
         Diagnosis(
             "bwrap-capabilities",
-            "bwrap was started with capabilities",
-            "run as an ordinary user without ambient capabilities",
+            "bwrap was started with capabilities: its file has some (getcap tells), or its caller has ambient ones",
+            "setcap -r /usr/bin/bwrap (where it is another, its path), or run without ambient capabilities",
+            True,
+        ),
+    ),
+    _Row(
+        ("set up system call filtering",),
+        Diagnosis(
+            "seccomp-unavailable",
+            "no system call filter can be set here, and no program starts without one",
+            "use a kernel built with CONFIG_SECCOMP_FILTER; in a container: " + _CONTAINER_CURE,
             True,
         ),
     ),
@@ -233,9 +242,19 @@ _TABLE = (
 
 def explain(stderr: bytes) -> Diagnosis | None:
     """Return what bwrap's messages mean, or None where no row fits. Other lines than bwrap's are left out."""
-    lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.startswith("bwrap:")]
+    lines = _lines(stderr)
     for row in _TABLE:
         for line in lines:
             if all(word in line for word in row.words):
                 return row.diagnosis
     return None
+
+
+def complaint_of(stderr: bytes) -> str:
+    """Return the last line of bwrap's own, without its name; empty where there is none."""
+    return _lines(stderr)[-1].removeprefix("bwrap:").strip() if _lines(stderr) else ""
+
+
+def _lines(stderr: bytes) -> list[str]:
+    text = stderr.decode("utf-8", "replace").replace("bwrap: bwrap: ", "bwrap: ")  # one after the other, by two of it
+    return [line for line in text.splitlines() if line.startswith("bwrap:")]

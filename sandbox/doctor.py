@@ -24,7 +24,7 @@ from sandbox.errors import HOST_CANNOT_ISOLATE, SandboxError
 from sandbox.identity import RUN_USER
 from sandbox.inside_probe import PROBE, expect
 from sandbox.pinned import find_programs
-from sandbox.process import Host, find_host, supervise, try_program
+from sandbox.process import Host, find_host, has_capabilities, supervise, try_program
 from sandbox.rootfs import find_rootfs
 from sandbox.running import Ended, run_once, start
 from sandbox.seccomp import own_filter
@@ -94,7 +94,7 @@ def why(error: SandboxError, bwrap: Path) -> tuple[str, str]:
 
 
 def check_bwrap_mode(bwrap: Path) -> Check:
-    """Bubblewrap is there and not set-user-id."""
+    """Bubblewrap is there, not set-user-id, and without capabilities of its own."""
     title = "bubblewrap is installed, and not set-user-id"
     try:
         mode = bwrap.stat().st_mode
@@ -109,6 +109,9 @@ def check_bwrap_mode(bwrap: Path) -> Check:
             f"bwrap-setuid: {bwrap} is set-user-id (CVE-2026-41163: root for whoever may run it)",
             cure,
         )
+    if has_capabilities(bwrap):
+        cause = f"bwrap-capabilities: {bwrap} has file capabilities, and refuses to start with them"
+        return Check("bwrap", title, "failed", cause, f"setcap -r {bwrap}; user namespaces are used instead")
     return Check("bwrap", title, "ok", str(bwrap))
 
 
@@ -199,7 +202,7 @@ def check_isolation(host: Host) -> list[Check]:
         checks.append(
             Check(id_, title, "ok")
             if ended.exit_status == 0 and ended.dead
-            else Check(id_, title, "failed", ended_badly(ended), "see the cause")
+            else Check(id_, title, "failed", ended_badly(ended), ended.setup_cure or "see the cause")
         )
     return checks
 
@@ -295,7 +298,10 @@ def look_inside(host: Host, runtime_dir: Path | None) -> tuple[Mapping[str, str]
     assert ended is not None
     facts = dict(line.partition(" ")[::2] for line in out.decode("utf-8", "replace").splitlines())
     if ended.exit_status != 0:
-        raise SandboxError(f"the probe did not run: {ended_badly(ended)}")
+        raise SandboxError(
+            ended.setup_error or f"the probe did not run: {ended_badly(ended)}",
+            hint=ended.setup_cure or "see the cause",
+        )
     return facts, ended, supervisor.staging
 
 

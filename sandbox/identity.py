@@ -99,4 +99,12 @@ def read_identity() -> Identity:
         run_user = Account(entry.pw_uid, entry.pw_gid)
     except KeyError:
         run_user = None
-    return decide_identity(os.getuid(), parse_uid_map(Path("/proc/self/uid_map").read_text(encoding="ascii")), run_user)
+    try:
+        uid_map = Path("/proc/self/uid_map").read_text(encoding="ascii")
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"/proc/self/uid_map cannot be read: {error.strerror}; there is no /proc here, or another than Linux's",
+            where="proc-missing",
+            hint="mount -t proc proc /proc",
+        ) from error
+    return decide_identity(os.getuid(), parse_uid_map(uid_map), run_user)

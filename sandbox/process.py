@@ -69,6 +69,12 @@ def find_host(*, bwrap: Path | None = None, python: Path | None = None) -> Host:
             where="bwrap-setuid",
             hint=f"chmod ug-s {bwrap}; user namespaces are used instead",
         )
+    if has_capabilities(bwrap):
+        raise SandboxUnavailable(
+            f"{bwrap} has file capabilities, and refuses to start with them",
+            where="bwrap-capabilities",
+            hint=f"setcap -r {bwrap}; user namespaces are used instead",
+        )
     try:
         os.close(os.pidfd_open(os.getpid()))
     except OSError as error:
@@ -82,6 +88,14 @@ def find_host(*, bwrap: Path | None = None, python: Path | None = None) -> Host:
     if identity.run_as is not None:
         precompile(python, program.parent)
     return Host(identity, program, bwrap, python, groups=look())
+
+
+def has_capabilities(program: Path) -> bool:
+    """Whether a program's file gives capabilities to whoever starts it."""
+    try:
+        return bool(os.getxattr(program, "security.capability"))
+    except OSError:
+        return False
 
 
 def precompile(python: Path, directory: Path) -> None:

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from sandbox.check import check_spec
-from sandbox.diagnose import explain
-from sandbox.errors import SandboxError, SandboxSetupFailed, SandboxUnavailable
+from sandbox.diagnose import complaint_of, explain
+from sandbox.errors import HOST_CANNOT_ISOLATE, SandboxError, SandboxSetupFailed, SandboxUnavailable
 from sandbox.limits import HeldLimits, held_limits
 from sandbox.process import Host, Supervisor
 from sandbox.request import Request, resolve_sources
@@ -57,6 +57,10 @@ class Ended:
     """From bwrap's start until all was up and the program held."""
     limits: HeldLimits
     observations: Mapping[str, int] = field(default_factory=dict)
+    setup_cure: str = ""
+    """What to do about ``setup_error``, where it is known."""
+    setup_code: str = "sandbox-setup-failed"
+    """Its stable code; ``host-cannot-isolate`` where it is this host that cannot."""
 
     @property
     def signal(self) -> int | None:
@@ -233,10 +237,12 @@ class Running:
         _, code, reason, bwrap_status, duration_us, dead, state, memory_peak, *facts = fields
         complete = [drain.finish() for drain in self._drains]
         stderr = self._stderr.result()
-        setup_error = None
+        setup_error, found = None, None
         if not code and not reason and state == b"released":
             found = explain(stderr)
             setup_error = f"{found.id}: {found.cause}" if found else "the program was not started"
+            said = complaint_of(stderr)
+            setup_error += f" ({said})" if said else ""
         return Ended(
             exit_status=int(code) if code else None,
             reason=reason.decode() or None,
@@ -255,6 +261,8 @@ class Running:
                 "stderr_complete": int(complete[1]),
                 **parse_limits(facts),
             },
+            setup_cure=found.cure if found else "",
+            setup_code=HOST_CANNOT_ISOLATE if found and found.host else "sandbox-setup-failed",
         )
 
     def _raise_failure(self, fields: list[bytes]) -> NoReturn:

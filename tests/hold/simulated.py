@@ -25,10 +25,12 @@ CALLS = {
     "pidfd_open": (434, 434),
     "sendto": (44, 206),
     "mount": (165, 40),
+    "prctl": (157, 167),
+    "seccomp": (317, 277),
 }
 PIVOT_ROOT = 155 if X86 else 41
 Rule = tuple[str, int | None, int, int]
-"""A call, which argument's bits (None for any call of it), the bits, the errno."""
+"""A call, which argument's bits (None for any call of it), the bits (or less than zero: the whole value, negated), the errno."""
 
 
 def checked(result: int) -> None:
@@ -94,7 +96,8 @@ def filtered(*rules: Rule) -> None:
         if argument is None:
             code += [(0x15, 0, 1, call), refusal]
         else:
-            code += [(0x15, 0, 4, call), (0x20, 0, 0, 16 + 8 * argument), (0x45, 0, 1, bits), refusal, (0x20, 0, 0, 0)]
+            test = (0x45, 0, 1, bits) if bits >= 0 else (0x15, 0, 1, -bits)
+            code += [(0x15, 0, 4, call), (0x20, 0, 0, 16 + 8 * argument), test, refusal, (0x20, 0, 0, 0)]
     code.append((0x06, 0, 0, 0x7FFF0000))
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(program)))
@@ -205,6 +208,18 @@ def set_user_id(scratch: Path) -> None:
     bind(copy, "/usr/bin/bwrap")
 
 
+def file_capabilities(scratch: Path) -> None:
+    """A bwrap whose file has capabilities; an ordinary user can give a file none, and gets a stand-in that says what the real one does."""
+    if os.geteuid() != 0:
+        stand_in(scratch, "0.8.0", "Unexpected capabilities but not setuid, old file caps config?")
+        return
+    copy = scratch / "bwrap"
+    copy.write_bytes(Path("/usr/bin/bwrap").read_bytes())
+    copy.chmod(0o755)
+    os.setxattr(copy, "security.capability", struct.pack("<5I", 0x02000001, 1 << 21, 0, 0, 0))
+    bind(copy, "/usr/bin/bwrap")
+
+
 def read_only_settings(_: Path) -> None:
     """systemd's ProtectKernelTunables: /proc/sys cannot be written."""
     mount("/proc/sys", "/proc/sys", flags=BIND | RECURSIVE)
@@ -248,6 +263,9 @@ PLACES: dict[str, Callable[[Path], None]] = {
     "set-user-id": set_user_id,
     "bwrap-0.4": lambda scratch: stand_in(scratch, "0.4.1", "Unknown option --disable-userns"),
     "protect-kernel-tunables": read_only_settings,
+    "file-capabilities": file_capabilities,
+    "no-proc": lambda _: mount("none", "/proc", "tmpfs", 0, "mode=755"),
+    "no-system-call-filters": lambda _: filtered(("prctl", 0, -22, errno.EINVAL), ("seccomp", None, 0, errno.EINVAL)),
 }
 
 

@@ -37,6 +37,9 @@ NAMED: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     "set-user-id": ("bwrap", "bwrap-setuid", ("CVE-2026-41163",), "chmod ug-s /usr/bin/bwrap"),
     "bwrap-0.4": ("bwrap-version", "bwrap-too-old", ("0.4.1",), "0.8 or later"),
     "protect-kernel-tunables": ("namespaces", "proc-sys-read-only", ("covered below /proc: /proc/sys",), "ProtectKernelTunables=false"),
+    "file-capabilities": ("bwrap" if os.getuid() == 0 else "namespaces", "bwrap-capabilities", ("capabilities",), "setcap -r /usr/bin/bwrap"),
+    "no-proc": ("run-uid", "proc-missing", ("/proc/self/uid_map", "No such file"), "mount -t proc"),
+    "no-system-call-filters": ("inside", "seccomp-unavailable", ("system call filter", "PR_SET_SECCOMP"), "CONFIG_SECCOMP_FILTER"),
 }  # fmt: skip
 """Place → the first check that fails there, the code that its cause begins with, words of its cause, words of its cure."""
 
