@@ -24,7 +24,16 @@ from sandbox.errors import HOST_CANNOT_ISOLATE, SandboxError
 from sandbox.identity import RUN_USER
 from sandbox.inside_probe import PROBE, expect
 from sandbox.pinned import find_programs
-from sandbox.process import Host, find_host, has_capabilities, supervise, try_program
+from sandbox.process import (
+    ENOUGH_MEMORY,
+    MEMORY_CURE,
+    Host,
+    find_host,
+    has_capabilities,
+    least_memory,
+    supervise,
+    try_program,
+)
 from sandbox.rootfs import find_rootfs
 from sandbox.running import Ended, run_once, start
 from sandbox.seccomp import own_filter
@@ -322,6 +331,10 @@ def check_limits(ended: Ended, host: Host) -> Check:
     tiers = f"processes: {held.processes}, memory: {held.memory}, open files: {held.open_files}, disk: {held.disk}"
     if "none" in (held.processes, held.open_files, held.file_bytes):
         return Check("limits", title, "failed", tiers, "let this service set resource limits (prlimit)")
+    memory = least_memory()
+    if memory is not None and memory[1] <= ENOUGH_MEMORY:
+        cause = f"{tiers}; programs may have {memory[1] >> 20} MiB here ({memory[0]}), and those that use WebAssembly may want more"
+        return Check("limits", title, "degraded", cause, MEMORY_CURE)
     if held.memory != "cgroup":
         return Check(
             "limits",

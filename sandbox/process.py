@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -31,6 +32,11 @@ from sandbox.pinned import Programs, find_programs
 from sandbox.staging import choose_staging, make_staging, other_runs, place_program
 
 REAP_S = 60.0
+LEAST_MEMORY = 1 << 30
+"""Bytes: under an RLIMIT_AS or RLIMIT_DATA of less the CLI ends before its first event, and says nothing that helps (measured with 2.1.332: 0.8 GB is too little, 1 GiB is not)."""
+ENOUGH_MEMORY = 8 << 30
+"""Bytes: WebAssembly fails under an RLIMIT_AS of this much or less (facts/sandbox.md §5)."""
+MEMORY_CURE = "ulimit -v unlimited; ulimit -d unlimited (a service: LimitAS=infinity, LimitDATA=infinity)"
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,13 @@ def find_host(*, bwrap: Path | None = None, python: Path | None = None) -> Host:
             where="bwrap-capabilities",
             hint=f"setcap -r {bwrap}; user namespaces are used instead",
         )
+    found = least_memory()
+    if found is not None and found[1] < LEAST_MEMORY:
+        raise SandboxUnavailable(
+            f"programs may have {found[1] >> 20} MiB of memory here ({found[0]}), and the CLI reserves more before it does anything",
+            where="memory-too-limited",
+            hint=MEMORY_CURE,
+        )
     try:
         os.close(os.pidfd_open(os.getpid()))
     except OSError as error:
@@ -88,6 +101,14 @@ def find_host(*, bwrap: Path | None = None, python: Path | None = None) -> Host:
     if identity.run_as is not None:
         precompile(python, program.parent)
     return Host(identity, program, bwrap, python, groups=look())
+
+
+def least_memory() -> tuple[str, int] | None:
+    """Return the tightest limit on memory that this process hands on, as its name and its bytes, or None where there is none."""
+    kinds = {"RLIMIT_AS": resource.RLIMIT_AS, "RLIMIT_DATA": resource.RLIMIT_DATA}
+    soft = {name: resource.getrlimit(kind)[0] for name, kind in kinds.items()}
+    held = {name: value for name, value in soft.items() if value != resource.RLIM_INFINITY}
+    return min(held.items(), key=lambda item: item[1]) if held else None
 
 
 def has_capabilities(program: Path) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import struct
 import sys
 from collections.abc import Callable
@@ -246,6 +247,11 @@ STAGING: dict[str, Callable[[Path], None]] = {
 }
 """Machines whose places for root's runs differ; the machine's own stay as they are."""
 
+LIMITED: dict[str, Callable[[Path], None]] = {
+    "enough-memory": lambda _: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)),
+}
+"""Machines that lack something, and run all the same."""
+
 PLACES: dict[str, Callable[[Path], None]] = {
     "unsimulated": lambda _: None,
     "docker": docker,
@@ -264,6 +270,7 @@ PLACES: dict[str, Callable[[Path], None]] = {
     "bwrap-0.4": lambda scratch: stand_in(scratch, "0.4.1", "Unknown option --disable-userns"),
     "protect-kernel-tunables": read_only_settings,
     "file-capabilities": file_capabilities,
+    "little-memory": lambda _: resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20)),
     "no-proc": lambda _: mount("none", "/proc", "tmpfs", 0, "mode=755"),
     "no-system-call-filters": lambda _: filtered(("prctl", 0, -22, errno.EINVAL), ("seccomp", None, 0, errno.EINVAL)),
 }
@@ -273,7 +280,7 @@ def main() -> None:
     """Make the place and start the program there."""
     name, scratch, _, *argv = sys.argv[1:]
     separate(user_namespace=name == "no-more-namespaces")
-    (PLACES | STAGING)[name](Path(scratch))
+    (PLACES | STAGING | LIMITED)[name](Path(scratch))
     os.execv(argv[0], argv)
 
 

@@ -38,6 +38,7 @@ NAMED: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     "bwrap-0.4": ("bwrap-version", "bwrap-too-old", ("0.4.1",), "0.8 or later"),
     "protect-kernel-tunables": ("namespaces", "proc-sys-read-only", ("covered below /proc: /proc/sys",), "ProtectKernelTunables=false"),
     "file-capabilities": ("bwrap" if os.getuid() == 0 else "namespaces", "bwrap-capabilities", ("capabilities",), "setcap -r /usr/bin/bwrap"),
+    "little-memory": ("run-uid", "memory-too-limited", ("600 MiB", "RLIMIT_AS"), "ulimit -v unlimited"),
     "no-proc": ("run-uid", "proc-missing", ("/proc/self/uid_map", "No such file"), "mount -t proc"),
     "no-system-call-filters": ("inside", "seccomp-unavailable", ("system call filter", "PR_SET_SECCOMP"), "CONFIG_SECCOMP_FILTER"),
 }  # fmt: skip
@@ -105,4 +106,17 @@ def test_the_same_machine_unsimulated_can_run(tmp_path: Path) -> None:
     status, answer, told = command(
         "unsimulated", tmp_path / "run", "run", "--no-grade", "--out", str(tmp_path / "attempts"), FIXTURE
     )
+    assert answer["attempts"][0]["outcome"]["kind"] == "measured", told
+
+
+def test_a_limit_on_memory_that_leaves_room_is_told_and_runs(tmp_path: Path) -> None:
+    """The control of the tighter one: doctor calls it degraded with its cure, and a run is measured."""
+    tmp_path.chmod(0o755)
+    out = ("--out", str(tmp_path / "attempts"))
+    status, answer, told = command("enough-memory", tmp_path / "doctor", "doctor", *out)
+    assert status == 0, told
+    (row,) = (row for row in answer["results"] if row["id"] == "limits")
+    assert (row["status"], "4096 MiB here (RLIMIT_AS)" in row["cause"]) == ("degraded", True), row
+    assert "ulimit -v unlimited" in row["cure"]
+    _, answer, told = command("enough-memory", tmp_path / "run", "run", "--no-grade", *out, FIXTURE)
     assert answer["attempts"][0]["outcome"]["kind"] == "measured", told
