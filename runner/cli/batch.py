@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.cli.interrupt import INTERRUPTS, Interrupted
+from runner.cli.paths import shortened
 from runner.cli.provider import make_source, read_key, require_listener
 from runner.errors import InputMissing, RunnerError, SettingInvalid
 from runner.unforeseen import unforeseen
@@ -289,13 +290,26 @@ def fixture_paths(request: Request) -> list[Path]:
     for name in request.names:
         is_path = "/" in name or name.endswith(".json")
         path = Path(name) if is_path else request.folder / f"{name}.json"
-        if not path.is_file():
+        if not _is_file(path, name):
             known = ", ".join(sorted(file.stem for file in request.folder.glob("*.json")))
-            raise InputMissing(f"there is no fixture {name!r}", where=str(path), hint=f"known here: {known or 'none'}")
+            raise InputMissing(
+                f"there is no fixture {shortened(name)}", where=str(path), hint=f"known here: {known or 'none'}"
+            )
         if any(path.samefile(other) for other in paths):
             raise SettingInvalid(f"the fixture {name!r} is named twice", where=str(path), hint="use --repeat N")
         paths.append(path)
     return paths
+
+
+def _is_file(path: Path, name: str) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise InputMissing(
+            f"the fixture {shortened(name)} cannot be looked at: {error.strerror}",
+            where="FIXTURE",
+            hint="name a fixture's id, or a path to its file",
+        ) from error
 
 
 def check_keep(keep: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from runner.cli.answer import print_results
+from runner.cli.paths import NamedPath
 from runner.cli.run import ROOT, default_out
 from runner.doctor import Check, Site, any_failed, cannot_isolate, examine
 from runner.text import visible
@@ -22,18 +23,18 @@ from runner.text import visible
 @click.option(
     "--fixtures",
     "folder",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     default=ROOT / "fixtures",
     metavar="DIR",
     help="The fixtures' folder to load.",
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="DIR",
     help="Where attempts are to be written; default: hermeval/attempts in the user's state directory.",
 )
-@click.option("--cache", type=click.Path(path_type=Path), metavar="DIR", help="The toolchain cache.")
+@click.option("--cache", type=NamedPath(), metavar="DIR", help="The toolchain cache.")
 @click.option("--full", is_flag=True, help="Do a whole scripted run with the real CLI too (some seconds).")
 @click.option(
     "--probes",

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from runner.cli.answer import print_answer
+from runner.cli.paths import NamedPath
 from runner.cli.provider import read_key_file
 from runner.errors import GateUnavailable, SettingInvalid
 
@@ -26,15 +27,11 @@ ACTIVATED_FD = 3
 
 
 @click.command("gate", short_help="Hold the key for runs in other processes.")
-@click.option("--listen", type=click.Path(path_type=Path), metavar="SOCKET", help="Unix socket to make and serve.")
+@click.option("--listen", type=NamedPath(), metavar="SOCKET", help="Unix socket to make and serve.")
 @click.option("--activated", is_flag=True, help="Serve the socket that systemd passes, in place of --listen.")
-@click.option(
-    "--key-file", type=click.Path(path_type=Path), metavar="FILE", required=True, help="File with the provider key."
-)
+@click.option("--key-file", type=NamedPath(), metavar="FILE", required=True, help="File with the provider key.")
 @click.option("--base-url", metavar="URL", help="Address of the live provider; default: Anthropic's.")
-@click.option(
-    "--ca-file", type=click.Path(path_type=Path), metavar="FILE", help="PEM file to trust beside the system's."
-)
+@click.option("--ca-file", type=NamedPath(), metavar="FILE", help="PEM file to trust beside the system's.")
 @click.option("--max-usd", default="20", show_default=True, metavar="USD", help="Spend ceiling of all runs together.")
 @click.option(
     "--max-requests",
@@ -71,7 +68,7 @@ def command(listen: Path | None, activated: bool, **options: Any) -> int:
     from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL, GATE_SETTINGS, AnthropicUpstream, socket_path
 
     key = read_key_file(options["key_file"])
-    base_url = options["base_url"] or DEFAULT_BASE_URL
+    base_url = DEFAULT_BASE_URL if options["base_url"] is None else options["base_url"]
     if socket_path(base_url) is not None:
         raise SettingInvalid("a gate does not stand in front of another gate", where="--base-url")
     upstream = AnthropicUpstream(key, base_url=base_url, ca_file=options["ca_file"])
@@ -137,7 +134,15 @@ def _passed(pid: str | None, count: str | None) -> socket.socket:
         raise SettingInvalid(
             "no socket was passed", where="--activated", hint="start hermeval-gate.socket, or use --listen"
         )
-    if not stat.S_ISSOCK(os.fstat(ACTIVATED_FD).st_mode):
+    try:
+        mode = os.fstat(ACTIVATED_FD).st_mode
+    except OSError as error:
+        raise SettingInvalid(
+            f"descriptor {ACTIVATED_FD} was not passed: {error.strerror}",
+            where="--activated",
+            hint="start hermeval-gate.socket, or use --listen",
+        ) from error
+    if not stat.S_ISSOCK(mode):
         raise SettingInvalid("what was passed is no socket", where="--activated")
     os.set_inheritable(ACTIVATED_FD, False)
     listener = socket.socket(fileno=ACTIVATED_FD)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from runner.cli.interrupt import INTERRUPTS
+from runner.cli.paths import NamedPath
 from runner.cli.provider import provider_options
 from runner.cli.run import ROOT
 from runner.errors import RunnerError
@@ -45,12 +46,12 @@ class _Choice:
 
 
 @click.command("judge", short_help="Judge attempts by their rubric.")
-@click.argument("attempts", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ATTEMPT...")
+@click.argument("attempts", nargs=-1, required=True, type=NamedPath(), metavar="ATTEMPT...")
 @provider_options
 @click.option(
     "--fixtures",
     "folder",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     default=ROOT / "fixtures",
     metavar="DIR",
     help="The fixtures' folder, with scripts/<fixture>.judge.json in it.",
@@ -81,7 +82,7 @@ class _Choice:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="DIR",
     help="Where the judges' attempts are written; default: beside each attempt.",
 )

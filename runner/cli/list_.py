@@ -15,6 +15,7 @@ import click
 from runner.bundle.format import SUFFIX
 from runner.bundle.reader import read_manifest
 from runner.cli.answer import print_answer
+from runner.cli.paths import NamedPath
 from runner.cli.run import default_out
 from runner.errors import BundleCorrupt, InputMissing, RunnerError
 from runner.text import visible
@@ -23,7 +24,7 @@ _SUMMARY_FIELDS = ("outcome", "skill_state", "witnesses", "cost_usd", "determini
 
 
 @click.command("list", short_help="List the attempts of a directory.")
-@click.argument("directory", required=False, type=click.Path(path_type=Path), metavar="[DIR]")
+@click.argument("directory", required=False, type=NamedPath(), metavar="[DIR]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(directory: Path | None, as_json: bool) -> int:
     """List the attempts that lie directly in DIR (default: where ``run`` writes them), by name. Their parts are not verified."""

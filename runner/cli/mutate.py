@@ -10,12 +10,13 @@ from pathlib import Path
 import click
 
 from runner.cli.answer import print_answer
+from runner.cli.paths import NamedPath
 from runner.errors import SettingInvalid
 from runner.text import visible
 
 
 @click.command("mutate", short_help="Make a negative control of an attempt.")
-@click.argument("attempt", type=click.Path(path_type=Path), metavar="ATTEMPT")
+@click.argument("attempt", type=NamedPath(), metavar="ATTEMPT")
 @click.option(
     "--replace",
     "replacements",
@@ -30,7 +31,7 @@ from runner.text import visible
     "--out",
     "target",
     required=True,
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="NEW",
     help="The new file, or a directory for it.",
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 
+from runner.cli.paths import NamedPath
 from runner.errors import InputMissing, KeyMissing, SettingInvalid
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _OPTIONS = (
     ),
     click.option(
         "--script",
-        type=click.Path(path_type=Path),
+        type=NamedPath(),
         metavar="FILE",
         help="The scripted provider's script; default: the fixture's own.",
     ),
@@ -40,13 +41,13 @@ _OPTIONS = (
     ),
     click.option(
         "--key-file",
-        type=click.Path(path_type=Path),
+        type=NamedPath(),
         metavar="FILE",
         help="File with the provider key; default: ANTHROPIC_API_KEY.",
     ),
     click.option(
         "--ca-file",
-        type=click.Path(path_type=Path),
+        type=NamedPath(),
         metavar="FILE",
         help="PEM file to trust beside the system's, for the live provider.",
     ),
@@ -58,6 +59,7 @@ _OPTIONS = (
         help="How the CLI sees the gate: as the provider's own host, or as a custom base URL.",
     ),
 )
+MAX_KEY_BYTES = 16 << 10
 Command = TypeVar("Command", bound=Callable[..., int])
 
 
@@ -124,12 +126,15 @@ def read_key(choice: Choice) -> str | None:
 
 
 def read_key_file(path: Path) -> str:
-    """Return the provider key that a file holds. Raises: KeyMissing."""
+    """Return the provider key that a file holds: a regular file, which is read within a bound and never waited for. Raises: KeyMissing."""
+    from runner.regular_file import read_small
+
     hint = "name a file that holds the key and nothing else"
     try:
-        key = path.read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:  # ValueError: no ASCII, or a null character in the name
-        reason = getattr(error, "strerror", None) or "it is no plain text"
+        key = read_small(path, MAX_KEY_BYTES).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        no_text = isinstance(error, UnicodeDecodeError)
+        reason = "it is no plain text" if no_text else getattr(error, "strerror", None) or str(error)
         raise KeyMissing(f"the key file cannot be read: {reason}", where=str(path), hint=hint) from error
     if not key:
         raise KeyMissing("the key file is empty", where=str(path), hint=hint)
@@ -142,7 +147,7 @@ def require_listener(choice: Choice) -> None:
         from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL
         from runner.gate.upstreams.reach import require_listener as ask
 
-        ask(choice.base_url or DEFAULT_BASE_URL)
+        ask(DEFAULT_BASE_URL if choice.base_url is None else choice.base_url)
 
 
 def make_source(choice: Choice, script_name: str, key: str | None) -> tuple[Provider, Callable[[], Upstream]]:
@@ -152,13 +157,14 @@ def make_source(choice: Choice, script_name: str, key: str | None) -> tuple[Prov
     """
     from runner.canonical import sha256_hex
     from runner.plan import Provider
+    from runner.regular_file import open_regular
 
     if choice.provider == "anthropic":
         if choice.script is not None:
             raise SettingInvalid("--script goes with --provider scripted", where="--provider anthropic")
         from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL, AnthropicUpstream
 
-        base_url = choice.base_url or DEFAULT_BASE_URL
+        base_url = DEFAULT_BASE_URL if choice.base_url is None else choice.base_url
         AnthropicUpstream(
             key, base_url=base_url
         )  # refuses an address or a key that cannot be used, before anything starts
@@ -169,16 +175,19 @@ def make_source(choice: Choice, script_name: str, key: str | None) -> tuple[Prov
         raise SettingInvalid(
             "--base-url, --key-file and --ca-file go with --provider anthropic", where="--provider scripted"
         )
-    from runner.gate.script import parse_script
+    from runner.gate.script import MAX_SCRIPT_BYTES, parse_script
     from runner.gate.upstreams.scripted import ScriptedUpstream
 
     path = choice.script or choice.folder / "scripts" / f"{script_name}.json"
     try:
-        source = path.read_bytes()
-    except OSError as error:
+        with open_regular(path) as file:
+            source = file.read(MAX_SCRIPT_BYTES + 1)
+    except (OSError, ValueError) as error:
         hint = "write one, or name another with --script; or use --provider anthropic"
         raise InputMissing(
-            f"the scripted provider's script cannot be read: {error.strerror}", where=str(path), hint=hint
+            f"the scripted provider's script cannot be read: {getattr(error, 'strerror', None) or error}",
+            where=str(path),
+            hint=hint,
         ) from error
     script = parse_script(source, str(path))
     return Provider(kind="scripted", script=path.stem, script_sha256=sha256_hex(source)), lambda: ScriptedUpstream(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from runner.cli.answer import print_answer
+from runner.cli.paths import NamedPath
 from runner.errors import InputMissing, RunnerError, SandboxFailure
 from runner.text import visible
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 
 @click.command("replay", short_help="Regrade saved attempts.")
-@click.argument("attempts", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ATTEMPT...")
+@click.argument("attempts", nargs=-1, required=True, type=NamedPath(), metavar="ATTEMPT...")
 @click.option(
     "--profiles",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="DIR",
     help="The profiles' folder; default: the shipped ones.",
 )
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 @click.option("--require-rubric", is_flag=True, help="Make an attempt whose rubric no judge decided an error.")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NamedPath(file_okay=False),
     metavar="DIR",
     help="Where evaluations are written; default: beside each attempt. report finds them with --evaluations DIR.",
 )
@@ -87,7 +88,7 @@ def attempt_paths(named: tuple[Path, ...]) -> list[Path]:
 
     paths: list[Path] = []
     for path in named:
-        if not path.is_dir():
+        if not _is_directory(path):
             paths.append(path)
             continue
         found = [file for file in sorted(path.glob(f"*{SUFFIX}")) if not _is_judge(file)]
@@ -122,6 +123,13 @@ def open_host() -> Host:
         visible(f"inner: none: {missing.cause}; the grading programs run in Nix's build sandbox alone"), err=True
     )
     return replace(host, inner="none")
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # whoever opens it says why it cannot be had
 
 
 def _is_judge(path: Path) -> bool:

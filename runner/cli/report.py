@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from runner.bundle.format import SUFFIX
+from runner.cli.paths import NamedPath, require_path
 from runner.errors import InputMissing, RunnerError
 from runner.text import visible
 from runner.whole_file import leftovers_of, whole_file
@@ -36,7 +37,7 @@ _STDOUT = "-"
 @click.option("-o", "--output", "out", metavar="FILE", help="Where the page is written; - for stdout.")
 @click.option(
     "--evaluations",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=NamedPath(exists=True, file_okay=False),
     metavar="DIR",
     help="Where replay --out put evaluations; they count as later than those beside the attempts.",
 )
@@ -54,6 +55,10 @@ def command(paths: tuple[str, ...], out: str | None, evaluations: Path | None, m
         raise click.UsageError("name the page's file: -o FILE.html")
     if as_json and out in (None, _STDOUT):
         raise click.UsageError("--json takes stdout for its object: name a file with -o")
+    for name in paths:
+        require_path(name, "ATTEMPT|DIR...")
+    if out is not None:
+        require_path(out, "--output")
     files, repeated = find_attempts(paths)
     target = None if out in (None, _STDOUT) else Path(str(out))
     if target is not None:

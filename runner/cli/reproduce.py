@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from runner.cli.paths import NamedPath
 from runner.errors import RunnerError
 from runner.text import visible
 
@@ -27,7 +28,7 @@ _REQUEST_PLACES = {"request", "order", "requests", "refusals"}
 
 
 @click.command("reproduce", short_help="Run attempts again on their recorded exchanges.")
-@click.argument("attempts", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ATTEMPT...")
+@click.argument("attempts", nargs=-1, required=True, type=NamedPath(), metavar="ATTEMPT...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 @click.option(
     "--shift-date",

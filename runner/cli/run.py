@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from runner.cli.paths import NamedPath
 from runner.cli.provider import provider_options
 from runner.errors import SettingInvalid
 
@@ -49,14 +50,14 @@ def limits_of(_: click.Context, option: click.Parameter, value: str | None) -> t
 @click.option(
     "--fixtures",
     "folder",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     default=ROOT / "fixtures",
     metavar="DIR",
     help="The fixtures' folder, with skills/, recipes/ and scripts/ in it.",
 )
 @click.option(
     "--skills",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="DIR",
     help="The skills folder; default: skills/ in the fixtures' folder.",
 )
@@ -97,19 +98,19 @@ def limits_of(_: click.Context, option: click.Parameter, value: str | None) -> t
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N", help="Runs at one time.")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="DIR",
     help="Where attempts are written; default: hermeval/attempts in the user's state directory.",
 )
 @click.option(
     "--keep",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="DIR",
     help="Copy workspace and home out after the run, for diagnosis; DIR must be new or empty.",
 )
 @click.option(
     "--shared-workspace",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="DIR",
     help="For debugging only: DIR, empty and made to be thrown away, is the workspace of one run and keeps what the run leaves.",
 )

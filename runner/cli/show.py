@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from runner.cli.paths import require_path
 from runner.errors import InputMissing, SettingInvalid
 from runner.text import visible
 
@@ -43,6 +44,9 @@ def command(
     """Show ATTEMPT as its own evidence tells it, or judge the transcript in FILE as a run would be judged."""
     if (attempt is None) == (transcript is None):
         raise click.UsageError("name either an ATTEMPT or a --transcript FILE")
+    for name, text in (("ATTEMPT", attempt), ("--transcript", transcript), ("--wire", wire)):
+        if text is not None:
+            require_path(text, name)
     if attempt is not None:
         if skill is not None or wire is not None or exit_status is not None:
             raise click.UsageError("--skill, --wire and --exit-status go with --transcript: an attempt holds its own")

@@ -12,16 +12,17 @@ from typing import Any
 
 import click
 
+from runner.cli.paths import NamedPath
 from runner.errors import RunnerError
 from runner.text import visible
 
 
 @click.command("sign", short_help="Sign attempts with an SSH key.")
-@click.argument("attempts", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ATTEMPT...")
+@click.argument("attempts", nargs=-1, required=True, type=NamedPath(), metavar="ATTEMPT...")
 @click.option(
     "--key",
     required=True,
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="KEY",
     help="The private key's file; or the public key's, for a key that ssh-agent holds.",
 )

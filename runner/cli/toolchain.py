@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runner.cli.answer import print_results
+from runner.cli.paths import NamedPath
 from runner.errors import ToolchainMissing
 from runner.text import visible
 
@@ -28,7 +29,7 @@ def command() -> None:
 @command.command("verify")
 @click.option(
     "--cache",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     default=None,
     help="The toolchain cache (default: HERMEVAL_CACHE, or this user's).",
 )

@@ -23,6 +23,7 @@ from runner.bundle.claims import (
 )
 from runner.bundle.reader import Attempt
 from runner.cli.answer import print_results
+from runner.cli.paths import NamedPath
 from runner.errors import RunnerError
 from runner.text import visible
 
@@ -59,10 +60,10 @@ CHECK_TRACE: CheckTrace = _check_trace
 
 
 @click.command("verify", short_help="Check what an attempt claims, one line a claim.")
-@click.argument("attempts", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ATTEMPT...")
+@click.argument("attempts", nargs=-1, required=True, type=NamedPath(), metavar="ATTEMPT...")
 @click.option(
     "--allowed-signers",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="FILE",
     help="Whose signatures count, as ssh-keygen has it: a name, then a public key, a line each.",
 )

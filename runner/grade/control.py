@@ -7,6 +7,7 @@ from the control. The generation record still tells of the original output, and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -113,7 +114,7 @@ def write_control(attempt: Attempt, output: str, pairs: Sequence[tuple[str, str]
         """Refuse a control that no reader would take for one, before it has a name."""
         check_control(control, made, output, mutated)
 
-    if target.is_dir():
+    if os.path.isdir(target):  # False, too, for what cannot be looked at: writing says why
         return write_attempt(target, content, check=check)
     return write_attempt(target.parent, content, name=target.name, check=check)
 

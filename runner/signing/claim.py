@@ -8,14 +8,12 @@ broken. No signature, or nobody to compare it with, is unknown. A signature's ti
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from collections.abc import Callable
-from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
 from runner.errors import InputMissing, SigningUnavailable
+from runner.regular_file import open_regular, read_small
 from runner.signing.armor import MAX_BYTES, parse_signature
 from runner.signing.keygen import Keygen, key_of
 from runner.signing.message import NAMESPACE, SIGNATURE_SUFFIX, signed_message
@@ -28,7 +26,7 @@ _MAX_PRINCIPALS = 50
 
 def signature_path(attempt: Path) -> Path:
     """Return where an attempt's signature lies."""
-    return attempt.with_name(attempt.name + SIGNATURE_SUFFIX)
+    return Path(f"{attempt}{SIGNATURE_SUFFIX}")  # with_name raises for what has no name: ".", "/"
 
 
 def check_signature(
@@ -92,30 +90,11 @@ def read_allowed(path: Path) -> bytes:
         ) from error
 
 
-def read_small(path: Path, limit: int) -> bytes:
-    """Return a regular file's bytes. Raises: OSError; ValueError for what is no file, or larger than ``limit``."""
-    with _open_regular(path) as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise ValueError(f"it is larger than {limit} bytes")
-    return data
-
-
 def file_sha256(path: Path) -> str:
     """Return the hex sha256 of the whole file as it lies there. Raises: InputMissing, also for what is no file: a pipe or a device might never end."""
     try:
-        with _open_regular(path) as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputMissing(f"the attempt cannot be read: {reason}", where=str(path)) from error
-
-
-def _open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading. Raises: OSError; ValueError for what is none."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)  # a pipe would be waited for
-    file = os.fdopen(fd, "rb")
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        file.close()
-        raise ValueError("it is no file")
-    return file
