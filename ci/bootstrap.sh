@@ -19,7 +19,7 @@ else
   cache=${XDG_CACHE_HOME:-${HOME:-}/.cache}/hermeval
 fi
 export HERMEVAL_CACHE=$cache
-unset PYTHONDONTWRITEBYTECODE # compiled modules go into the cache; without them every start compiles for a second
+unset "${!PYTHON@}" # of the caller: one of them is enough to end Python before its first line, with a 1; PYTHONDONTWRITEBYTECODE makes every start compile for a second
 
 json='' verb=''
 for word; do # the caller's arguments: with --json an error is one object on stdout here too

@@ -42,6 +42,7 @@ let
   script = site: name: command: ''
     cat >$out/bin/${name} <<'END'
     #!${pkgs.bash}/bin/bash
+    unset "''${!PYTHON@}"
     export PYTHONNOUSERSITE=1 PYTHONPATH=@out@/share/hermeval:${site}
     exec ${command}
     END

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,33 @@ def test_a_set_up_that_fails_is_two_and_one_object(tmp_path: Path, as_json: bool
     value = json.loads(done.stdout)
     assert (value["command"], value["exit_code"], value["error"]["code"]) == ("verify", 2, "set-up-failed")
     assert value.keys() >= {"schema_version", "verdict", "summary", "attempts", "results"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PYTHONHASHSEED", "bad"),
+        ("PYTHONHOME", "/x"),
+        ("PYTHONUTF8", "7"),
+        ("PYTHONMALLOC", "bad"),
+        ("PYTHONIOENCODING", "bogus"),
+    ],
+)
+def test_a_callers_python_variable_does_not_end_the_command(tmp_path: Path, name: str, value: str) -> None:
+    """Python says 1 by itself under each, which is the control, and 1 would mean *measured, and failed*; what begins as ``ci/hermeval`` and ``ci/test`` do starts it all the same."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), name: value}
+    start = f'exec "{sys.executable}" -P -c "print(6 * 7)"'
+    begun = {script: (ROOT / "ci" / script).read_text().index("bootstrap.sh") for script in ("hermeval", "test")}
+    assert all(at < (ROOT / "ci" / script).read_text().index("venv/bin/python") for script, at in begun.items())
+    done = {
+        text: subprocess.run(
+            ["/usr/bin/bash", "-c", text], env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+        for text in (start, f'. "{ROOT}/ci/bootstrap.sh"; {start}')
+    }
+    bare, prepared = done.values()
+    assert (bare.returncode, bare.stdout) == (1, ""), bare.stderr
+    assert (prepared.returncode, prepared.stdout) == (0, "42\n"), prepared.stderr
 
 
 @pytest.mark.parametrize("environ", [{}, {"HOME": ""}, {"HOME": "relative"}, {"XDG_STATE_HOME": "relative"}])
