@@ -168,7 +168,9 @@ def _enter(parent: int, name: bytes) -> _Place:
     try:
         mode = stat.S_IMODE(os.fstat(handle).st_mode)
         if mode & _SEARCH != _SEARCH:
-            with contextlib.suppress(PermissionError):  # not ours; its mode may let us in all the same
+            with contextlib.suppress(
+                OSError
+            ):  # not ours, or nothing can be written there; it may let us in all the same
                 _set_mode(handle, mode | _SEARCH)
                 closed = mode
         descriptor = os.open(_magic(handle), _DIRECTORY & ~os.O_NOFOLLOW)
@@ -242,7 +244,7 @@ def open_file(visit: Visit) -> int:
             raise OSError(errno.ESTALE, "it was replaced")
         mode, forced = stat.S_IMODE(found.st_mode), False
         if not mode & stat.S_IRUSR:
-            with contextlib.suppress(PermissionError):
+            with contextlib.suppress(OSError):
                 _set_mode(handle, mode | stat.S_IRUSR)
                 forced = True
         try:
