@@ -61,7 +61,9 @@ def _run(arguments: Sequence[str]) -> int:
         )
     except click.Abort as stop:  # what click makes of a KeyboardInterrupt
         raise KeyboardInterrupt from stop
-    except (AnswerLost, BrokenPipeError, SystemExit):  # click exits by itself, with 1, where a pipe's reader is gone
+    except AnswerLost as lost:
+        return _lost(lost)
+    except (BrokenPipeError, SystemExit):  # click exits by itself, with 1, where a pipe's reader is gone
         return 2
     except Exception as bug:  # noqa: BLE001  the one boundary: a bug is an error of ours, never a fail
         _raise_if_interrupted(bug)
@@ -107,8 +109,25 @@ def _failed(arguments: Sequence[str], error: RunnerError, *, told_people: bool =
             "attempts": [],
             "results": [],
         }
-        with contextlib.suppress(AnswerLost):
+        try:
             print_error(verb, error, empty)
+        except AnswerLost as lost:
+            return _lost(lost)
+    return 2
+
+
+def _lost(lost: BaseException) -> int:
+    """Tell on stderr that stdout did not take the whole object, of which nothing more is written there; return 2."""
+    import contextlib
+
+    from runner.errors import RunnerError
+
+    cause = lost.__cause__
+    reason = getattr(cause, "strerror", None) or str(cause or lost) or type(cause).__name__
+    hint = "give stdout a reader and room; what was made is kept all the same"
+    error = RunnerError(f"the answer could not be written: {reason}", where="stdout", hint=hint, code="answer-lost")
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody is left to be told
+        sys.stderr.write(error.diagnostics() + "\n")
     return 2
 
 

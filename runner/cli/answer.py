@@ -2,8 +2,8 @@
 
 Boundary: prints on stdout. Not here: people's text (each command's own).
 Rules: exactly one object on stdout, ``schema_version`` and ``command`` first, ``exit_code`` always; the contract (DESIGN "Commands") only ever grows. The bytes are ASCII,
-so that foreign text, lone surrogates included, can neither raise on the way out nor act on a terminal. Once it has begun nothing else is printed: whoever gets no
-whole object gets exit status 2.
+so that foreign text, lone surrogates included, can neither raise on the way out nor act on a terminal. Once it has begun nothing else is printed there: whoever gets no
+whole object gets exit status 2, and stderr says why (``answer-lost``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def print_answer(command: str, exit_code: int, fields: Mapping[str, object]) -> 
 
     Raises: AnswerLost.
     """
-    text = json.dumps({"schema_version": 1, "command": command, "exit_code": exit_code, **fields}, ensure_ascii=True)
+    answer = {"schema_version": 1, "command": command, "exit_code": exit_code, **fields}
+    text = json.dumps(answer, ensure_ascii=True, allow_nan=False)
     if sys.stdout is None:
         raise AnswerLost("stdout is closed")
     try:

@@ -58,6 +58,8 @@ def command(
     environ = dict(os.environ)  # noqa: TID251 -- commands are where the environment is read
     if probes and pinned:
         raise click.UsageError("--probes and --pinned are two examinations; ask for one at a time")
+    if probes or pinned:
+        _refuse_loose("--probes" if probes else "--pinned", ("folder", "out", "full") + (("cache",) if probes else ()))
     if probes:
         from runner.cli.probes import try_probes
 
@@ -101,6 +103,17 @@ def lines_of(check: Check) -> list[str]:
     if check.cure:
         lines.append(f"{'':<28}cure:  {check.cure}")
     return [visible(line) for line in lines]
+
+
+def _refuse_loose(examination: str, names: tuple[str, ...]) -> None:
+    """Refuse options that this examination does not look at: somebody who gave them would take them for done. Raises: click.UsageError."""
+    context = click.get_current_context()
+    flags = {str(option.name): option.opts[-1] for option in context.command.params}
+    given = [
+        flags[name] for name in names if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"{examination} does not look at {' or '.join(given)}; ask for one at a time")
 
 
 def _cache_root(environ: dict[str, str]) -> Path:

@@ -7,13 +7,13 @@ With ``--skill`` the skill is required: every state but ``ran`` is an error (A3)
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from runner.cli.answer import print_answer
 from runner.cli.paths import require_path
 from runner.errors import InputMissing, SettingInvalid
 from runner.text import visible
@@ -122,7 +122,7 @@ def print_rows(verb: str, rows: list[dict[str, Any]], *, as_json: bool) -> int:
         click.echo(_story(row), err=as_json)
     result = envelope(verb, rows)
     if as_json:
-        click.echo(json.dumps(result, allow_nan=False))
+        print_answer(verb, result["exit_code"], result)
     return int(result["exit_code"])
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +130,38 @@ def test_an_error_has_the_commands_own_name_and_every_key(
     assert (value["verdict"], value["attempts"], value["results"]) == ("error", [], [])
     assert value["summary"] == {"passed": 0, "measured": 0, "started": 0}
     assert value["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["show", ATTEMPT], ["list", str(Path(ATTEMPT).parent)], ["show", "/nonexistent"]]
+)
+@pytest.mark.parametrize("how", ["full", "closed", "taken"])
+def test_an_object_that_nobody_takes_is_told_on_stderr(arguments: list[str], how: str) -> None:
+    """Where stdout is full or closed the exit status is 2 and stderr has the code, once; where it is taken nothing is said of it."""
+    shell = {"full": 'exec "$@" >/dev/full', "closed": 'exec "$@" >&-', "taken": 'exec "$@"'}[how]
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell, "sh", sys.executable, "-P", "-m", "runner.cli", *arguments, "--json"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lost = how != "taken"
+    assert done.stderr.count("error[answer-lost]") == lost, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (2 if lost or arguments[-1] == "/nonexistent" else 0)
+    assert lost != bool(done.stdout and json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    "loose", [["--probes", "--full"], ["--probes", "--cache", "x"], ["--pinned", "--full"], ["--pinned", "--out", "x"]]
+)
+def test_doctor_ignores_no_option(capsys: pytest.CaptureFixture[str], loose: list[str]) -> None:
+    """An option that the asked examination does not look at is refused before anything is tried, and named; one that it looks at is taken."""
+    error = ask(capsys, "doctor", *loose)["error"]
+    assert error["code"] == "usage"
+    assert loose[0] in error["message"]
+    assert loose[1] in error["message"]
+    taken = ask(capsys, "doctor", "--pinned", "--cache", "/nonexistent")
+    assert "error" not in taken or taken["error"]["code"] != "usage"

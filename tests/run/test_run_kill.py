@@ -322,7 +322,7 @@ def test_an_ignored_hangup_stays_ignored(victim: Victim) -> None:
 
 @pytest.mark.parametrize("how", ["gone", "closed", "full"])
 def test_an_answer_that_nobody_gets_is_two(victim: Victim, how: str) -> None:
-    """Where stdout's reader is gone, stdout is closed or its disk is full: exit 2, never 1, and the attempt is kept."""
+    """Where stdout's reader is gone, stdout is closed or its disk is full: exit 2, never 1, the attempt is kept, and stderr has the code."""
     prefix = ["/bin/sh", "-c", 'exec "$@" >&-', "sh"] if how == "closed" else []
     with Path("/dev/full").open("w") as full:
         process, traces = victim.start(
@@ -336,6 +336,7 @@ def test_an_answer_that_nobody_gets_is_two(victim: Victim, how: str) -> None:
             err = process.stderr.read()
     assert process.returncode == 2, err
     assert ": measured\n" in err
+    assert "error[answer-lost]: the answer could not be written: " in err
     assert what_is_left(traces) == []
     assert_all_whole(victim.place)
     assert len(list(victim.place.out.iterdir())) == 1
