@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from runner.gate.exchange import Headers, Refusal
 from runner.gate.policy import error_body
 from runner.gate.redact import Scrubber, decode
-from runner.gate.upstreams import UpstreamAnswer
+from runner.gate.upstreams import UpstreamAnswer, UpstreamFailed
 from runner.gate.usage import UsageMeter
 
 if TYPE_CHECKING:
@@ -79,6 +79,12 @@ class Relay:
             await self._encoded(answer, headers, encoding)
         self.meter.close()
         self.complete = True
+
+    async def send_failure(self, error: UpstreamFailed) -> None:
+        """Say that no answer could be had. What nobody was sent has the gate's own status, for which nothing is booked."""
+        if not error.sent:
+            self.status = 502
+        await self.send_error(502, error.message, retryable=error.retryable)
 
     async def send_error(self, status: int, message: str, *, retryable: bool) -> None:
         """Send an error of the gate's own."""

@@ -291,9 +291,7 @@ class Serving:
             relay.status = 400
             return await self._refuse(request, draft.request, Refuse(error.refusal), draft)
         except UpstreamFailed as error:
-            if not error.sent:
-                relay.status = 502  # the gate's own answer: nothing is booked for what nobody was sent
-            await relay.send_error(502, error.message, retryable=error.retryable)
+            await relay.send_failure(error)
         except UpstreamCut as error:
             if draft.status is not None:
                 await self._rest()
