@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import socket
 import ssl
 import struct
@@ -388,11 +389,17 @@ def test_a_missing_or_broken_key_is_said(key: str) -> None:
         AnthropicUpstream(key)
 
 
+@pytest.mark.parametrize("kind", ["absent", "empty", "fifo", "device"])
 def test_a_trust_file_that_cannot_be_used_makes_the_gate_unavailable(
-    rig: Callable[..., Any], tmp_path: Path, until: Callable[..., None]
+    rig: Callable[..., Any], tmp_path: Path, until: Callable[..., None], kind: str
 ) -> None:
-    """Said at the start, not at the first request."""
-    one = rig(AnthropicUpstream(KEY, ca_file=tmp_path / "none.pem"))
+    """Said at the start, not at the first request; a pipe is not waited for, and a device that never ends not read."""
+    path = Path("/dev/zero") if kind == "device" else tmp_path / "given.pem"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "empty":
+        path.touch()
+    one = rig(AnthropicUpstream(KEY, ca_file=path))
     until(lambda: one.gate.failure is not None)
     with pytest.raises(GateUnavailable):
         one.close()

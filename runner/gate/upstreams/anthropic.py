@@ -30,6 +30,7 @@ from runner.errors import GateError, KeyMissing, SettingInvalid
 from runner.gate.exchange import Headers
 from runner.gate.settings import GateSettings
 from runner.gate.upstreams import UpstreamAnswer, UpstreamCut, UpstreamFailed, UpstreamRequest
+from runner.regular_file import open_regular
 
 if TYPE_CHECKING:
     import aiohttp
@@ -107,8 +108,9 @@ class AnthropicUpstream:
         context = ssl.create_default_context()
         if self._ca_file is not None:
             try:
+                open_regular(self._ca_file).close()  # OpenSSL would wait for a pipe, and read a device without end
                 context.load_verify_locations(cafile=str(self._ca_file))
-            except (OSError, ssl.SSLError) as error:
+            except (OSError, ValueError) as error:
                 raise GateError(
                     f"the trust file cannot be used: {error}", where=str(self._ca_file), code="ca-file"
                 ) from error
