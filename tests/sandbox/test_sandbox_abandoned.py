@@ -40,6 +40,18 @@ def test_only_what_is_abandoned_is_removed(tmp_path: Path) -> None:
     assert (foreign / "skills" / "deep" / "SKILL.md").exists()
 
 
+def test_what_is_abandoned_in_another_place_goes_too(tmp_path: Path) -> None:
+    """By the same rules: an old one goes, a held and a young one stay, and a place that is gone keeps none of the others from being looked at."""
+    mine = directory(tmp_path / "here", 1, old=False)
+    dead, living, young = (directory(tmp_path / "there", number, old=number < 4) for number in (2, 3, 4))
+    held = hold(living)
+    remove_abandoned(mine)
+    assert dead.exists(), "the control: nothing is looked at that was not named"
+    remove_abandoned(mine, [tmp_path / "gone", tmp_path / "there"])
+    assert [path.exists() for path in (mine, dead, living, young)] == [True, False, True, True]
+    os.close(held)
+
+
 def test_a_directory_that_cannot_be_looked_at_is_no_fault(tmp_path: Path) -> None:
     """Nothing is raised where the place is gone."""
     remove_abandoned(tmp_path / "gone" / "hermeval-0000000000000001")
