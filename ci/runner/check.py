@@ -118,7 +118,7 @@ def check_sysctls(table: dict[str, Any], root: Path = Path("/proc/sys")) -> list
 def submit(*arguments: str) -> tuple[int, str, str]:
     """Have the installed runner do something, as a member of the group that may."""
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(HERE / "submit.py"), *arguments],
+        [sys.executable, "-I", "-S", str(HERE / "submit.py"), "--wait", "300", *arguments],
         capture_output=True,
         text=True,
         timeout=900,

@@ -3,7 +3,8 @@
 Boundary: touches standard input (the socket), a private directory, one child process. Not here: confinement (the unit, options.json), the run (hermeval), the other end (submit.py).
 Rules: standard library only, run as ``python3 -I -S``. ``parse_request`` is pure: any bytes give a ``Request`` or ``RequestInvalid``, nothing else. No word of a
 request reaches a shell, an environment variable or an option's name; each value has a pattern that cannot begin with ``-``. Everything that is read or
-written has a bound. When the client goes away, so does the run. There is no key here: live runs go through the gate's socket.
+written has a bound. When the client goes away, so does the run. There is no key here: live runs go through the gate's socket. A live request whose worst case does not fit in
+``--max-s`` is refused before anything is paid (``request-too-long``); what has not ended by then is stopped, and what was finished is handed over (``out-of-time``).
 
 Request: one JSON object, then the end of the stream (the client shuts its side down).
     {"schema_version":1,"do":"run","fixtures":["id"],"files":[{"path":"id.json","content":"<base64>","executable":false}, …],
@@ -51,6 +52,10 @@ READ_DEADLINE_S = 120.0
 WRITE_DEADLINE_S = 60.0
 """Of one piece: how long a client may take no byte."""
 STOP_S = 20.0
+RUN_S, JUDGE_S = 600, 300
+"""Wall clocks of ``hermeval`` for a run and for a judge's vote, where neither request nor fixture has one."""
+AROUND_S = 60
+"""What an attempt takes around its wall clocks: start, collection, grading."""
 
 _FIXTURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@\[\]-]{0,99}", re.ASCII)
@@ -149,6 +154,35 @@ def command_line(request: Request, hermeval: str, gate: str, max_usd: Decimal, f
     elif not request.judge:
         words.append("--no-judge")
     return [*words, "--", *request.fixtures]
+
+
+def worst_case_s(request: Request) -> int:
+    """Return how many seconds the request takes if every attempt and every vote uses its whole wall clock. A fixture that cannot be read counts with the defaults; ``hermeval`` refuses it."""
+    contents = {file.path: file.content for file in request.files}
+    total = 0
+    for name in request.fixtures:
+        try:
+            fixture = json.loads(contents.get(f"{name}.json", b"{}"))
+        except (ValueError, RecursionError):
+            fixture = None
+        run = request.timeout_s or _seconds(fixture, "worker", RUN_S)
+        vote = min(_seconds(fixture, "judge", JUDGE_S), request.timeout_s or 86_400)
+        total += run + AROUND_S + (vote if request.grade and request.judge else 0)
+    return total * request.repeat
+
+
+def check_fits(request: Request, max_s: int) -> None:
+    """Refuse a live request whose worst case takes longer than ``max_s`` seconds. Raises: RequestInvalid (``request-too-long``)."""
+    if request.provider == "anthropic" and (needed := worst_case_s(request)) > max_s:
+        cure = "name fewer fixtures, or give a lower --timeout or --repeat"
+        said = f"at worst the request takes {needed} s, and it may take {max_s} s: {cure}"
+        raise RequestInvalid(said, "request-too-long")
+
+
+def _seconds(fixture: object, part: str, default: int) -> int:
+    settings = fixture.get(part) if isinstance(fixture, dict) else None
+    value = settings.get("timeout_s") if isinstance(settings, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 86_400 else default
 
 
 # -- values
@@ -254,12 +288,13 @@ def main() -> int:
     options.add_argument("--hermeval", required=True, metavar="PROGRAM")
     options.add_argument("--gate", required=True, metavar="SOCKET")
     options.add_argument("--max-usd", required=True, type=Decimal, metavar="USD", help="Ceiling of one run.")
+    options.add_argument("--max-s", required=True, type=int, metavar="S", help="Seconds that a request may take.")
     chosen = options.parse_args()
     os.umask(0o077)
     client = socket.socket(fileno=os.dup(0))
     work = Path(tempfile.mkdtemp(prefix="eval-"))
     try:
-        return _serve(client, work, chosen.hermeval, chosen.gate, chosen.max_usd)
+        return _serve(client, work, chosen.hermeval, chosen.gate, chosen.max_usd, chosen.max_s)
     except OSError as error:
         print(f"hermeval-eval: {type(error).__name__}: {error.strerror}", file=sys.stderr)
         return 1
@@ -268,9 +303,11 @@ def main() -> int:
         client.close()
 
 
-def _serve(client: socket.socket, work: Path, hermeval: str, gate: str, max_usd: Decimal) -> int:
+def _serve(client: socket.socket, work: Path, hermeval: str, gate: str, max_usd: Decimal, max_s: int) -> int:
+    end = time.monotonic() + max_s
     try:
         request = parse_request(_read(client))
+        check_fits(request, max_s)
     except RequestInvalid as error:
         _write(client, {"exit_status": 2, "error": {"code": error.code, "message": str(error)}}, [])
         return 0
@@ -284,14 +321,16 @@ def _serve(client: socket.socket, work: Path, hermeval: str, gate: str, max_usd:
         with open(path, "xb") as stream:  # noqa: PTH123  "x": what is there is never followed
             stream.write(file.content)
         path.chmod(0o700 if file.executable else 0o600)
-    ran = _run(client, command_line(request, hermeval, gate, max_usd, folder, out), home)
+    ran = _run(client, command_line(request, hermeval, gate, max_usd, folder, out), home, end)
     if ran is None:
         return 1
-    status, stdout, errors = ran
+    status, stdout, errors, late = ran
     answer, fault = None, None
-    try:
+    with contextlib.suppress(ValueError, RecursionError):
         answer = json.loads(stdout)
-    except (ValueError, RecursionError):
+    if late:
+        fault = {"code": "out-of-time", "message": f"stopped after {max_s} s; what was finished by then is here"}
+    elif answer is None:
         fault = {"code": "no-answer", "message": "hermeval gave no answer that can be read; its stderr may say why"}
     files = list(_results(out))
     if sum(size for _, _, size in files) > MAX_RESULT:
@@ -316,8 +355,8 @@ def _read(client: socket.socket) -> bytes:
             data += piece
 
 
-def _run(client: socket.socket, words: list[str], home: Path) -> tuple[int, bytes, str] | None:
-    """Run the program to its end; None if the client went away, and the program with it."""
+def _run(client: socket.socket, words: list[str], home: Path, end: float) -> tuple[int, bytes, str, bool] | None:
+    """Run the program to its end, or stop it at ``end`` (monotonic; the last value says so); None if the client went away, and the program with it."""
     environment = {name: os.environ[name] for name in ("PATH", "HERMEVAL_CACHE") if name in os.environ}
     environment |= {"HOME": str(home), "LANG": "C.UTF-8"}
     child = subprocess.Popen(  # the program is the unit's, every word of the request has a pattern
@@ -330,9 +369,16 @@ def _run(client: socket.socket, words: list[str], home: Path) -> tuple[int, byte
     poll.register(client, 0)  # nothing but a hang-up
     for number in outputs:
         poll.register(number, select.POLLIN)
-    left = set(outputs)
+    left, late = set(outputs), False
     while left:
-        for number, event in poll.poll():
+        events = poll.poll(max(0, (end - time.monotonic()) * 1000))
+        if time.monotonic() >= end:
+            if late:
+                child.kill()
+                break
+            late, end = True, time.monotonic() + STOP_S
+            child.terminate()  # hermeval ends its sandboxes and says what it has; RuntimeMaxSec is behind this
+        for number, event in events:
             if number == client.fileno():
                 _stop(child)
                 return None
@@ -347,7 +393,7 @@ def _run(client: socket.socket, words: list[str], home: Path) -> tuple[int, byte
                 outputs[number] = (outputs[number] + piece)[-MAX_STDERR:]
     status = child.wait()
     stdout, errors = outputs.values()
-    return status, bytes(stdout) if len(stdout) <= MAX_ANSWER else b"", errors.decode("utf-8", "replace")
+    return status, bytes(stdout) if len(stdout) <= MAX_ANSWER else b"", errors.decode("utf-8", "replace"), late
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

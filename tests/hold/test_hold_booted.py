@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -136,7 +137,27 @@ def test_a_job_hands_a_run_in_and_a_stranger_does_not(machine: Booted | None) ->
     assert machine.must("sh", "-c", f"/opt/hermeval/ci/hermeval verify {folder}/out/*.attempt")
     stranger = submit(machine, "stranger", *arguments[:3], "/tmp/stranger")
     assert stranger.returncode == 2
+    assert json.loads(stranger.stdout)["error"]["code"] == "runner-not-allowed"
     assert "Permission denied" in stranger.stderr
+
+
+def test_a_second_request_waits_for_the_first(machine: Booted | None) -> None:
+    """Requests share a uid, so one is served at a time: a second one hears ``runner-busy``, or waits until the first has gone."""
+    if machine is None:
+        refused_to_boot()
+        return
+    hold = "import socket, time; s = socket.socket(socket.AF_UNIX); s.connect('/run/hermeval-runner/eval.sock'); "
+    hold += "print('held', flush=True); time.sleep(60)"
+    machine.must("systemd-run", "--unit=first", "--uid=job", "--property=Type=exec", "python3", "-c", hold)
+    for _ in range(600):
+        if machine.must("systemctl", "list-units", "--plain", "--no-legend", "hermeval-eval@*").strip():
+            break
+        time.sleep(0.1)
+    busy = submit(machine, "job", "--doctor", "--wait", "0")
+    assert (busy.returncode, json.loads(busy.stdout)["error"]["code"]) == (2, "runner-busy"), busy.stderr
+    machine.must("systemctl", "stop", "first.service")
+    waited = submit(machine, "job", "--doctor", "--wait", "120")
+    assert waited.returncode == 0, waited.stderr
 
 
 def test_a_live_run_is_paid_by_the_gates_key_alone(

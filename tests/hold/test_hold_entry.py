@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from ci.runner import entry
 from ci.runner.entry import Request, RequestInvalid, command_line, parse_request
+from runner.grade.judge_plan import DEFAULT_TIMEOUT_S
+from runner.plan import RunLimits
 from tests.run.conftest import ROOT
 
 RUN: dict[str, Any] = {
@@ -217,3 +219,36 @@ def test_nobody_spends_more_than_the_unit_says() -> None:
         return words[words.index("--max-usd") + 1]
 
     assert [ceiling(asked) for asked in ("0.25", "4", "5", "999999", None)] == ["0.25", "4", "5", "5", "2"]
+
+
+def test_the_worst_case_counts_every_wall_clock() -> None:
+    """The request's timeout, else the fixture's, else hermeval's default; a vote for each run that is judged; all of it for each repetition."""
+    assert (entry.RUN_S, entry.JUDGE_S) == (RunLimits().wall_clock_s, DEFAULT_TIMEOUT_S)
+    fixture = {"worker": {"timeout_s": 1000}, "judge": {"timeout_s": 50}}
+    files = [{"path": "a.json", "content": base64.b64encode(json.dumps(fixture).encode()).decode()}]
+    around = entry.AROUND_S
+    assert entry.worst_case_s(parse(files=files)) == 1000 + 50 + around
+    assert entry.worst_case_s(parse(files=files, judge=False, repeat=3)) == 3 * (1000 + around)
+    assert entry.worst_case_s(parse(files=files, timeout_s=20)) == 20 + 20 + around
+    assert entry.worst_case_s(parse(files=[], fixtures=["a", "b"])) == 2 * (entry.RUN_S + entry.JUDGE_S + around)
+
+
+def test_only_a_live_request_is_held_to_its_worst_case() -> None:
+    """The exact time fits, a second less does not; a scripted request pays nothing."""
+    live = parse(provider="anthropic")
+    entry.check_fits(live, entry.worst_case_s(live))
+    entry.check_fits(parse(), 1)
+    with pytest.raises(RequestInvalid) as caught:
+        entry.check_fits(live, entry.worst_case_s(live) - 1)
+    assert caught.value.code == "request-too-long"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"[" * 9999, b'{"worker":7}', b'{"worker":{"timeout_s":true}}'],
+    ids=["empty", "list", "deep", "number", "truth"],
+)
+def test_a_fixture_that_cannot_be_read_counts_with_the_defaults(content: bytes) -> None:
+    """hermeval refuses it, and says why."""
+    files = [{"path": "a.json", "content": base64.b64encode(content).decode()}]
+    assert entry.worst_case_s(parse(files=files)) == entry.RUN_S + entry.JUDGE_S + entry.AROUND_S

@@ -27,7 +27,7 @@ SUBMIT = ROOT / "ci" / "runner" / "submit.py"
 
 
 @contextmanager
-def eval_socket(directory: Path, hermeval: Path) -> Iterator[Path]:
+def eval_socket(directory: Path, hermeval: Path, *, max_s: int = 600) -> Iterator[Path]:
     """What systemd does for hermeval-eval.socket: a connection's socket is the standard input and output of a program of its own."""
     path, children = directory / "eval.sock", list[subprocess.Popen[bytes]]()
     listener = socket.socket(socket.AF_UNIX)
@@ -51,6 +51,8 @@ def eval_socket(directory: Path, hermeval: Path) -> Iterator[Path]:
                 "/none",
                 "--max-usd",
                 "5",
+                "--max-s",
+                str(max_s),
             ]
             with connection:
                 children.append(
@@ -160,8 +162,9 @@ def test_an_answer_that_is_none_is_an_error(tmp_path: Path, hermeval: Callable[[
     with eval_socket(tmp_path, hermeval("printf '::add-mask::x\\033[2J' >&2; exit 0")) as path:
         done = submit(path, "--doctor")
     assert done.returncode == 2
-    assert "no-answer" in done.stderr
-    assert "::" not in done.stderr.replace("error[runner]: ", "")
+    assert "error[no-answer]" in done.stderr
+    assert json.loads(done.stdout)["error"]["code"] == "no-answer"
+    assert "::" not in done.stderr
     assert "\x1b" not in done.stderr
 
 
@@ -191,7 +194,8 @@ def test_a_folder_with_a_link_is_not_sent(tmp_path: Path, hermeval: Callable[[st
         (folder / "a.json").write_text("{}")
         control = submit(path, str(folder), "a", "--out", str(tmp_path / "out"))
     assert (done.returncode, control.returncode) == (2, 0)
-    assert "no regular file" in done.stderr
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], error["where"]) == ("folder-not-regular", str(folder / "a.json"))
 
 
 @pytest.mark.parametrize(
@@ -229,6 +233,110 @@ def test_a_runner_that_lies_writes_nothing(tmp_path: Path, row: dict[str, Any] |
         thread.join()
     left = [p for p in tmp_path.rglob("*") if p.is_file() and stat.S_ISREG(p.lstat().st_mode)]
     assert (done.returncode, len(left)) == ((2, 0) if row else (0, 1)), done.stderr
+
+
+@contextmanager
+def answering(path: Path, *answers: bytes | None) -> Iterator[None]:
+    """A socket that serves one connection for each answer; None closes it unread, as systemd does over ``MaxConnections=``."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer() -> None:
+            for one in answers:
+                connection, _ = listener.accept()
+                with connection:
+                    if one is not None:
+                        while connection.recv(65536):
+                            pass
+                        connection.sendall(one)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield
+        thread.join()
+
+
+GOOD = json.dumps({"schema_version": 1, "exit_status": 0, "answer": {"ok": True}, "files": []}).encode() + b"\n"
+
+
+def test_a_runner_at_another_request_is_waited_for(tmp_path: Path) -> None:
+    """A connection that is closed unread is tried again until the runner is free; with no time to wait it is ``runner-busy``, with what to do."""
+    path = tmp_path / "s"
+    with answering(path, None, None, GOOD):
+        waited = submit(path, "--doctor", "--wait", "60")
+    assert (waited.returncode, json.loads(waited.stdout)) == (0, {"ok": True}), waited.stderr
+    assert waited.stderr.count("waiting") == 1
+    path.unlink()
+    with answering(path, None):
+        done = submit(path, "--doctor", "--wait", "0")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "runner-busy")
+    assert "--wait" in json.loads(done.stdout)["error"]["hint"]
+
+
+def test_a_runner_that_took_the_request_and_ended_is_no_busy_one(tmp_path: Path) -> None:
+    """What was read is not sent again: it may have been paid."""
+    path = tmp_path / "s"
+    with answering(path, b""):
+        done = submit(path, "--doctor", "--wait", "60")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "runner-ended")
+
+
+def test_a_place_that_cannot_be_written_is_found_before_anything_is_sent(
+    tmp_path: Path, hermeval: Callable[[str], Path]
+) -> None:
+    """``--out`` is tried first, so that no run is paid and lost; a place that can be made is taken."""
+    (tmp_path / "fixtures").mkdir()
+    (tmp_path / "file").write_text("")
+    program = hermeval(f"echo x >>{tmp_path}/started; echo '{{}}'")
+    with eval_socket(tmp_path, program) as path:
+        for out in (tmp_path / "file", tmp_path / "file" / "below"):
+            done = submit(path, str(tmp_path / "fixtures"), "a", "--out", str(out))
+            error = json.loads(done.stdout)["error"]
+            assert (done.returncode, error["code"], error["where"]) == (2, "out-unwritable", str(out))
+            assert "--out" in error["hint"]
+        assert not (tmp_path / "started").exists()
+        control = submit(path, str(tmp_path / "fixtures"), "a", "--out", str(tmp_path / "new" / "below"))
+    assert control.returncode == 0, control.stderr
+    assert (tmp_path / "started").read_text() == "x\n"
+    assert list((tmp_path / "new" / "below").iterdir()) == []
+
+
+def test_a_runner_that_is_not_there_is_told_with_its_place_and_its_cure(tmp_path: Path) -> None:
+    """No socket, or a folder that is none: one JSON object with a code, the path and what to do, each."""
+    absent = submit(tmp_path / "none", "--doctor")
+    error = json.loads(absent.stdout)["error"]
+    assert (absent.returncode, error["code"], error["where"]) == (2, "runner-absent", str(tmp_path / "none"))
+    assert "hermeval-eval.socket" in error["hint"]
+    nowhere = submit(tmp_path / "none", str(tmp_path / "gone"), "a", "--out", str(tmp_path / "out"))
+    error = json.loads(nowhere.stdout)["error"]
+    assert (error["code"], error["where"]) == ("folder-unreadable", str(tmp_path / "gone"))
+
+
+def test_a_live_request_that_may_not_end_in_time_starts_nothing(
+    tmp_path: Path, hermeval: Callable[[str], Path]
+) -> None:
+    """Nothing is paid for what could be cut off: the code says so before the program starts; one run less fits, and a scripted one costs nothing."""
+    folder = tmp_path / "fixtures"
+    folder.mkdir()
+    program = hermeval(f"echo x >>{tmp_path}/started; echo '{{}}'")
+    words = (str(folder), "a", "--out", str(tmp_path / "out"), "--timeout", "200", "--no-judge", "--repeat")
+    with eval_socket(tmp_path, program, max_s=600) as path:
+        done = submit(path, *words, "3", "--provider", "anthropic")
+        assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "request-too-long")
+        assert not (tmp_path / "started").exists()
+        assert submit(path, *words, "2", "--provider", "anthropic").returncode == 0
+        assert submit(path, *words, "3").returncode == 0
+
+
+def test_what_was_finished_in_time_is_handed_over(tmp_path: Path, hermeval: Callable[[str], Path]) -> None:
+    """At its last second the request is stopped, not lost with the unit: the finished attempt arrives, with ``out-of-time``."""
+    (tmp_path / "fixtures").mkdir()
+    program = hermeval('echo whole >"$6/a.attempt"; trap "exit 2" TERM; while :; do sleep 0.05; done')
+    with eval_socket(tmp_path, program, max_s=2) as path:
+        done = submit(path, str(tmp_path / "fixtures"), "a", "--out", str(tmp_path / "out"))
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "out-of-time")
+    assert (tmp_path / "out" / "a.attempt").read_text() == "whole\n"
 
 
 def _wait(path: Path) -> None:

@@ -95,6 +95,15 @@ def test_what_the_facts_demand_of_the_attempts_unit_stands_there() -> None:
     assert all(path in hidden for path in ("docker.sock", "podman", "daemon-socket", "github-runner", "/etc/hermeval"))
 
 
+def test_one_request_is_served_at_one_time() -> None:
+    """Two would share the uid that facts/sandbox.md §6 makes static; and a request ends by itself before systemd would end it, with time to hand over."""
+    socket = {option: value for option, value, _ in TABLE["units"]["hermeval-eval.socket"]["Socket"]}
+    assert (socket["Accept"], socket["MaxConnections"]) == (True, 1)
+    (seconds,) = re.findall(r"--max-s (\d+)", service(EVAL)["ExecStart"])
+    (hours,) = re.findall(r"(\d+)h", service(EVAL)["RuntimeMaxSec"])
+    assert 0 < int(seconds) <= int(hours) * 3600 - 300
+
+
 def test_the_key_is_in_the_gates_unit_alone() -> None:
     """LoadCredential stands there and nowhere else; no unit has a key in its environment or on its command line; the sockets' groups differ."""
     assert service(GATE)["LoadCredential"] == "provider-key:@key@"
