@@ -10,6 +10,7 @@ A skill's scripts are executed from where they are staged, so a place that is mo
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -108,6 +109,10 @@ def other_runs(chosen: Path, bases: Sequence[Path] = ROOT_BASES) -> list[Path]:
     return [runs for runs in found if chosen.parent in found and runs != chosen.parent]
 
 
+_NOT_A_PLACE = (None, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
+"""What says that a place is none for runs, so that the next one is. A disk that is full or broken is told at once: another place would hide it."""
+
+
 def _first(bases: Sequence[Path], make: Callable[[Path], Path], failure: str) -> Path:
     """Return what is made of the first base that can be used. Raises: StagingFailed, with what speaks against each."""
     against = []
@@ -115,8 +120,10 @@ def _first(bases: Sequence[Path], make: Callable[[Path], Path], failure: str) ->
         try:
             return make(base)
         except OSError as error:
-            reason = error.strerror if error.errno else str(error)
-            against.append(f"{base}: {reason}")
+            against.append(f"{base}: {error.strerror if error.errno else error}")
+            if error.errno not in _NOT_A_PLACE:
+                hint = f"see to the file system of {base}: room, inodes, faults"
+                raise StagingFailed(f"{failure}: {against[-1]}", where=str(base), hint=hint) from error
     last = bases[-1]
     hint = (
         f"let root write to {' or '.join(str(base.parent) for base in bases)}, and mount it without noexec; or give {last} a place of its own: "

@@ -186,6 +186,9 @@ def test_roots_runs_go_to_the_first_place_that_is_roots_own(tmp_path: Path) -> N
     with pytest.raises(StagingFailed, match=r"can write to.*none/base: No such file") as caught:
         choose_staging(root, bases=[opened, missing])
     assert "noexec" in caught.value.hint
+    long = tmp_path / ("x" * 300)
+    with pytest.raises(StagingFailed, match="name too long"):
+        choose_staging(root, bases=[long, good])
 
 
 def test_what_lies_abandoned_in_roots_other_place_is_found(tmp_path: Path) -> None:
