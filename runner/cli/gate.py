@@ -2,8 +2,8 @@
 
 Boundary: touches the key file, the socket, the terminal. Not here: what is let through (runner/gate/policy.py), ceilings (ledger.py), the way out (upstreams/anthropic.py).
 Rules: it is the gate of a run once more, with a plain Unix socket in front: the same policy, the same ledger, the same redaction; only the record keeps no
-exchange, since the run's own gate does. Its ceilings are for all runs together, from its start to its end, and nobody on the other side of the socket can raise them. It ends by a
-signal (exit status 2), or because it failed.
+exchange, since the run's own gate does. Its ceilings are for all runs together, from its start to its end or (``--spend-file``) of a day, however often it was started, and nobody
+on the other side of the socket can raise them. It ends by a signal (exit status 2), or because it failed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from runner.cli.paths import NamedPath
 from runner.cli.provider import read_key_file
 from runner.errors import GateUnavailable, SettingInvalid
 
+MOST_HELD = 64 * 1024 * 1024
+"""Bytes of request bodies under way, over all connections: two of the largest. Parsed, a contrived body takes some twenty times its length."""
 ACTIVATED_FD = 3
 """The first descriptor that systemd passes to a socket-activated service (sd_listen_fds(3))."""
 
@@ -33,6 +35,12 @@ ACTIVATED_FD = 3
 @click.option("--base-url", metavar="URL", help="Address of the live provider; default: Anthropic's.")
 @click.option("--ca-file", type=NamedPath(), metavar="FILE", help="PEM file to trust beside the system's.")
 @click.option("--max-usd", default="20", show_default=True, metavar="USD", help="Spend ceiling of all runs together.")
+@click.option(
+    "--spend-file",
+    type=NamedPath(),
+    metavar="FILE",
+    help="Keep the account of the day (UTC) there, so that ceilings are a day's, whatever ends this process. Default: from start to end.",
+)
 @click.option(
     "--max-requests",
     type=click.IntRange(0, 10_000_000),
@@ -63,8 +71,10 @@ ACTIVATED_FD = 3
 def command(listen: Path | None, activated: bool, **options: Any) -> int:
     """Serve runs that say --provider anthropic --base-url unix://SOCKET, and add the key on the way out."""
     from runner.cli.interrupt import INTERRUPTS
+    from runner.gate.prices import load_prices
     from runner.gate.server import Gate
     from runner.gate.settings import Ceilings, GateSettings
+    from runner.gate.spend import DayLedger, SpendFile
     from runner.gate.upstreams.anthropic import DEFAULT_BASE_URL, GATE_SETTINGS, AnthropicUpstream, socket_path
 
     key = read_key_file(options["key_file"])
@@ -86,7 +96,9 @@ def command(listen: Path | None, activated: bool, **options: Any) -> int:
         )
     except ValueError as error:
         raise SettingInvalid("the spend ceiling is a plain amount like 20 or 2.50", where="--max-usd") from error
-    gate = Gate(settings, upstream, real_key=key, keep=False)
+    file = None if options["spend_file"] is None else SpendFile(options["spend_file"])
+    ledger = None if file is None else DayLedger(settings.ceilings, load_prices(), file)
+    gate = Gate(settings, upstream, real_key=key, keep=False, ledger=ledger, most_held=MOST_HELD)
     listener = _listener(listen, activated=activated)
     stopped = threading.Event()
     try:

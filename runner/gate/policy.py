@@ -19,7 +19,7 @@ Refusal codes, in the order of the checks:
     content-type, content-length, body-too-large
 
 Made elsewhere: malformed, head-too-large, head-timeout, body-timeout, body-incomplete, pipelined, key-inside (serving.py);
-over-requests, over-tokens, over-usd, over-record, price-unknown (ledger.py, serving.py); unscripted (upstreams/scripted.py); response-too-large,
+over-requests, over-tokens, over-usd, over-record, price-unknown (ledger.py, serving.py); gate-full (held.py), spend-not-kept (spend.py); unscripted (upstreams/scripted.py); response-too-large,
 key-in-response, upstream-encoding (relay.py: an answer that was stopped).
 """
 

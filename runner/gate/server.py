@@ -54,10 +54,13 @@ class Gate:
         on_stop: Callable[[Refusal], None] | None = None,
         prices: PriceTable | None = None,
         keep: bool = True,
+        ledger: Ledger | None = None,
+        most_held: int | None = None,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Make a gate. ``authority`` is needed in first-party mode. ``real_key`` is what to keep out of responses and record (the upstream has its own).
-        Without ``keep`` the record has counts and sums, and no exchanges (``hermeval gate``, which outlives attempts).
+        Without ``keep`` the record has counts and sums, and no exchanges (``hermeval gate``, which outlives attempts). ``ledger`` is one with an account of its
+        own; ``most_held`` bounds the bytes of all requests under way.
 
         Raises: GateError (``gate-settings``) if these do not fit together.
         """
@@ -69,7 +72,7 @@ class Gate:
         self.upstream = upstream
         self.authority = authority
         self.real_key = real_key
-        self.ledger = Ledger(settings.ceilings, prices or load_prices())
+        self.ledger = ledger or Ledger(settings.ceilings, prices or load_prices())
         start_ns = monotonic_ns()
         self.recorder = Recorder(
             lambda: (monotonic_ns() - start_ns) // 1000,
@@ -83,6 +86,7 @@ class Gate:
         self.notes: list[str] = []
         self.connections_failed = 0
         self._on_stop = on_stop
+        self._most_held = most_held
         self._thread = ServingThread("hermeval-gate", self._serving)
         self._record: GateRecord | None = None
 
@@ -127,6 +131,10 @@ class Gate:
             self.notes.append(text[:500])
 
     def _serving(self, listener: socket.socket) -> Serving:
+        if self._most_held is not None:
+            from runner.gate.held import BoundedServing
+
+            return BoundedServing(self, listener, self._most_held)
         from runner.gate.serving import Serving
 
         return Serving(self, listener)

@@ -176,6 +176,12 @@ def test_a_live_run_is_paid_by_the_gates_key_alone(
             "/opt/hermeval/fixtures missing-account --no-judge --provider anthropic --out",
             f"{folder}/out",
         )
+        # killed as for want of memory, the gate knows what was spent once it is started again
+        spent = json.loads(machine.must("cat", "/var/lib/hermeval-gate/spend.json"))
+        assert (spent["requests"], spent["pico_usd"] > 0) == (len(one.requests), True)
+        machine.must("systemctl", "kill", "--signal=KILL", "hermeval-gate.service")
+        machine.must("systemctl", "restart", "hermeval-gate.service")
+        assert json.loads(machine.must("cat", "/var/lib/hermeval-gate/spend.json")) == spent
     assert one.requests, done.stderr
     assert {headers["x-api-key"] for _, headers, _ in one.requests} == {KEY}
     (row,) = json.loads(done.stdout)["attempts"]

@@ -223,7 +223,7 @@ def test_nobody_spends_more_than_the_unit_says() -> None:
 
 def test_the_worst_case_counts_every_wall_clock() -> None:
     """The request's timeout, else the fixture's, else hermeval's default; a vote for each run that is judged; all of it for each repetition."""
-    assert (entry.RUN_S, entry.JUDGE_S) == (RunLimits().wall_clock_s, DEFAULT_TIMEOUT_S)
+    assert (RunLimits().wall_clock_s, DEFAULT_TIMEOUT_S) == (entry.RUN_S, entry.JUDGE_S)
     fixture = {"worker": {"timeout_s": 1000}, "judge": {"timeout_s": 50}}
     files = [{"path": "a.json", "content": base64.b64encode(json.dumps(fixture).encode()).decode()}]
     around = entry.AROUND_S

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,46 @@ def test_the_ceiling_is_for_all_clients_together(tmp_path: Path, provider: Calla
     assert statuses == [200, 200, 403]
     assert len(one.requests) == 2
     assert (totals["requests"], totals["not_kept"]) == (2, 3)
+
+
+def test_a_gate_that_is_started_again_goes_on_with_the_days_account(
+    tmp_path: Path, provider: Callable[..., LoopbackProvider]
+) -> None:
+    """With ``--spend-file`` the ceiling is that of all starts; without it each start begins at nothing."""
+    one = provider(*(text(str(number)) for number in range(6)))
+    kept = ("--max-requests", "2", "--spend-file", str(tmp_path / "spend.json"))
+    statuses = []
+    for words in (kept, kept, kept, kept[:2], kept[:2]):
+        with serving(tmp_path, one.url, *words) as (path, _):
+            statuses.append(send(path, MESSAGE)[0])
+    assert statuses == [200, 200, 403, 200, 200]
+    assert json.loads((tmp_path / "spend.json").read_text())["requests"] == 2
+
+
+def test_a_flood_of_bodies_is_refused_before_it_is_read(
+    tmp_path: Path, provider: Callable[..., LoopbackProvider]
+) -> None:
+    """Bodies under way are bounded over all connections: what comes to more is refused by its head alone, and once they have gone requests are served again."""
+    one = provider(text("control"), text("after"))
+    head = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {30 * 1024 * 1024}\r\n\r\n"
+    with serving(tmp_path, one.url) as (path, _):
+        assert send(path, MESSAGE)[0] == 200
+        with ExitStack() as stack:
+            answers = []
+            for _ in range(4):
+                sock = stack.enter_context(socket.socket(socket.AF_UNIX))
+                sock.settimeout(20)
+                sock.connect(str(path))
+                sock.sendall(head.encode() + b"{")
+                answers.append(sock)
+            refused = [sock.recv(65536) for sock in answers[2:]]
+        assert all(b" 403 " in answer[:20] and b"gate-full" in answer for answer in refused), refused
+        deadline = time.monotonic() + 30
+        while (status := send(path, MESSAGE)[0]) != 200 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert status == 200
+    assert len(one.requests) == 2
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,14 @@ def test_one_request_is_served_at_one_time() -> None:
     assert 0 < int(seconds) <= int(hours) * 3600 - 300
 
 
+def test_the_gates_account_outlives_its_unit() -> None:
+    """What was spent is in a directory of systemd's making that the gate alone reads, and on the command line: started again, after whatever end, it goes on."""
+    options = service(GATE)
+    assert (options["StateDirectory"], options["StateDirectoryMode"]) == ("hermeval-gate", "0700")
+    assert "--spend-file ${STATE_DIRECTORY}/" in options["ExecStart"]
+    assert "hermeval-gate" in " ".join(service(EVAL)["InaccessiblePaths"])
+
+
 def test_the_key_is_in_the_gates_unit_alone() -> None:
     """LoadCredential stands there and nowhere else; no unit has a key in its environment or on its command line; the sockets' groups differ."""
     assert service(GATE)["LoadCredential"] == "provider-key:@key@"
