@@ -1,14 +1,16 @@
 """Tries an installed hardened runner, from where its users and its attempts stand; run as root after ``install``.
 
 Boundary: touches processes under other uids, the two sockets, /proc/sys, a temporary directory. Not here: what attempts see inside (``hermeval doctor``, which this has run in the unit).
-Rules: standard library only. A line is the result of doing the thing, never of reading a setting. Each refusal has its control: the same thing done by who may. Exit status 0 if
-all hold, else 2.
+Rules: standard library only. A line is the result of doing the thing, never of reading a setting. Each refusal has its control: the same thing done by who may. Values of the
+kernel are minimums. Exit status 0 if all hold, else 2; 2 too for an option that it does not have.
 
     python3 -I -S /opt/hermeval/ci/runner/check.py [--json]
+    python3 -I -S /opt/hermeval/ci/runner/check.py --sysctl | --has-key      (what install asks)
 """
 
 from __future__ import annotations
 
+import argparse
 import errno
 import grp
 import json
@@ -99,20 +101,84 @@ def refused_to_others(
     return Line(name, "held", "works for who may, EACCES for the others")
 
 
+def stronger(table: dict[str, Any], key: str, held: str) -> bool:
+    """Say whether a kernel's value holds more than the table's: the table's are minimums, and nothing here lowers one."""
+    if key == "user.max_user_namespaces":
+        wanted = {name: value for name, value, _ in table["sysctl"]}[key]
+        return held.isdecimal() and int(held) > int(wanted)
+    return held in table["sysctl_stronger"].get(key, [])
+
+
+def kernel_value(key: str, root: Path) -> str | None:
+    """Return what the kernel has for ``key``; None if it does not know it."""
+    path = root / key.replace(".", "/")
+    return path.read_text(encoding="utf-8").strip() if path.exists() else None
+
+
 def check_sysctls(table: dict[str, Any], root: Path = Path("/proc/sys")) -> list[Line]:
-    """Compare the kernel's values with the table's."""
+    """Compare the kernel's values with the table's, which are minimums."""
     lines = []
     for key, wanted, why in table["sysctl"]:
-        path = root / key.replace(".", "/")
-        held = path.read_text().strip() if path.exists() else None
-        good = held == wanted or (key.startswith("user.") and held is not None and int(held) > 0)
+        held = kernel_value(key, root)
+        enough = key == "user.max_user_namespaces" and held is not None and held.isdecimal() and int(held) > 0
         if held is None and key in {"dev.tty.legacy_tiocsti", "kernel.yama.ptrace_scope"}:
             lines.append(Line(key, "held", f"this kernel does not have it ({why})"))
-        elif good or (key == "kernel.unprivileged_bpf_disabled" and held == "2"):
-            lines.append(Line(key, "held", f"{held}"))
+        elif held is not None and (held == wanted or enough or stronger(table, key, held)):
+            lines.append(Line(key, "held", held))
         else:
-            lines.append(Line(key, "broken", f"{held}, not {wanted}: {why}", f"sysctl -w '{key}={wanted}'"))
+            cure = f"sysctl -w '{key}={wanted}'"
+            if key == "kernel.core_pattern":
+                cure += "; where apport or systemd-coredump sets it anew at each start, switch that off first"
+            lines.append(Line(key, "broken", f"{held}, not {wanted}: {why}", cure))
     return lines
+
+
+def sysctls_to_set(table: dict[str, Any], text: str, root: Path = Path("/proc/sys")) -> str:
+    """Return the lines of ``text``, a file of sysctl.d, without those that would lower what this machine has."""
+    kept = []
+    for line in text.splitlines(keepends=True):
+        key, found, _ = line.partition(" = ")
+        held = kernel_value(key, root) if found and not line.startswith("#") else None
+        weaker = held is not None and stronger(table, key, held)
+        kept.append(f"# left as it is, since this machine holds more: {line}" if weaker else line)
+    return "".join(kept)
+
+
+def has_key(path: Path = KEY) -> bool:
+    """Say whether there is a provider key: a file with more than white space in it. ``install`` asks this too."""
+    try:
+        return bool(path.read_bytes().strip())
+    except FileNotFoundError:
+        return False
+
+
+def started_before(started: float, *places: Path) -> Path | None:
+    """Return a file below ``places`` that was written or laid there after ``started`` (seconds since 1970), if there is one."""
+    for place in places:
+        for path in [place, *place.rglob("*.py")] if place.is_dir() else [place]:
+            if path.is_file() and path.stat().st_ctime > started + 1:
+                return path
+    return None
+
+
+def check_gate_is_current() -> Line:
+    """Compare the running gate's start with the times of its key, its unit and its programs: what runs on from before an upgrade is not what is installed."""
+    name = "gate is current"
+    words = ["systemctl", "show", "--timestamp=unix", "-p", "ActiveState,NeedDaemonReload,ExecMainStartTimestamp"]
+    done = subprocess.run([*words, "hermeval-gate.service"], capture_output=True, text=True, check=False)
+    shown = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    cure = "systemctl daemon-reload; systemctl restart hermeval-gate.service"
+    if shown.get("NeedDaemonReload") == "yes":
+        return Line(name, "broken", "its unit was changed and systemd has not read it", cure)
+    if shown.get("ActiveState") != "active":
+        return Line(name, "held", "does not run now; it starts with what is installed")
+    started = float(shown["ExecMainStartTimestamp"].removeprefix("@"))
+    newer = started_before(
+        started, KEY, Path("/etc/systemd/system/hermeval-gate.service"), HERE.parent.parent / "runner"
+    )
+    if newer is not None:
+        return Line(name, "broken", f"it has run since before {newer} was written", cure)
+    return Line(name, "held", "it was started after its key, its unit and its programs were written")
 
 
 def submit(*arguments: str) -> tuple[int, str, str]:
@@ -146,12 +212,31 @@ def check_run() -> Line:
 
 
 def main() -> int:
-    """Do all checks and print them."""
+    """Do all checks and print them, or answer what ``install`` asks."""
+    options = argparse.ArgumentParser(
+        description="Try an installed hardened runner from where its users and its attempts stand; run as root. Exit status 0 if all holds, else 2.",
+        allow_abbrev=False,
+    )
+    options.add_argument("--json", action="store_true", help="Print one JSON object.")
+    asked = options.add_mutually_exclusive_group()
+    asked.add_argument(
+        "--sysctl", action="store_true", help="Print the sysctl.d file for this machine, and check nothing."
+    )
+    asked.add_argument(
+        "--has-key", action="store_true", help="Say by the exit status whether there is a provider key: 0 or 1."
+    )
+    chosen = options.parse_args()
+    if chosen.has_key:
+        return 0 if has_key() else 1
+    if chosen.sysctl:
+        text = (HERE / "host" / "sysctl.d" / "60-hermeval.conf").read_text(encoding="utf-8")
+        print(sysctls_to_set(json.loads((HERE / "options.json").read_text(encoding="utf-8")), text), end="")
+        return 0
     if Path("/proc/1/comm").read_text().strip() != "systemd" or os.geteuid() != 0:
         lines = [Line("systemd", "broken", "this is not root on a machine run by systemd", "run it there")]
     else:
         lines = _all()
-    if "--json" in sys.argv[1:]:
+    if chosen.json:
         print(json.dumps({"schema_version": 1, "results": [asdict(line) for line in lines]}))
     else:
         for line in lines:
@@ -173,11 +258,14 @@ def _all() -> list[Line]:
         refused_to_others("eval.sock", lambda: connect(RUN / "eval.sock"), submitter, [nobody, attempts]),
         *check_sysctls(table),
     ]
-    if KEY.exists():
+    if not has_key():
+        lines.append(Line("provider key", "held", f"no {KEY}, or nothing in it: scripted runs only"))
+    else:
         gate = (holder.pw_uid, holder.pw_gid, list[int]())
         lines += [
             refused_to_others("gate.sock", lambda: connect(RUN / "gate.sock"), attempts, [nobody, submitter]),
             check_gate(attempts),
+            check_gate_is_current(),
             refused_to_others("provider key", KEY.read_bytes, (0, 0, []), [nobody, submitter, attempts, gate]),
         ]
     return [*lines, check_doctor(), check_run()]

@@ -40,6 +40,22 @@ let
       }) entries
     );
   section = unit: name: options (unit.${name} or [ ]);
+  # What attempts must not see beside what the table names: where this machine has its key and its tokens.
+  secrets =
+    (if cfg.keyFile == null then [ ] else [ (toString cfg.keyFile) ])
+    ++ map (runner: toString runner.tokenFile) (builtins.attrValues cfg.githubRunners);
+  serviceOf =
+    unit:
+    let
+      made = section unit "Service";
+    in
+    made
+    // (
+      if made.User or null == "hermeval-eval" then
+        { InaccessiblePaths = made.InaccessiblePaths ++ map (path: "-${path}") secrets; }
+      else
+        { }
+    );
   wanted = unit: builtins.attrValues (section unit "Install");
   # A kind's units, by their name without the ending; the gate's only where there is a key.
   ofKind =
@@ -82,7 +98,7 @@ in
     keyFile = lib.mkOption {
       type = lib.types.nullOr lib.types.path;
       default = null;
-      description = "File with the provider key, read by systemd for the gate's unit alone. Without one there is no gate, and only scripted runs.";
+      description = "File with the provider key, read by systemd for the gate's unit alone; not in the Nix store, which everybody can read. Without one there is no gate, and only scripted runs.";
     };
     githubRunners = lib.mkOption {
       type = lib.types.attrsOf (
@@ -94,7 +110,10 @@ in
             };
             tokenFile = lib.mkOption {
               type = lib.types.path;
-              description = "File with the registration token.";
+              description = ''
+                File with a personal access token that may administer the repository's (or organisation's) runners: an ephemeral runner registers anew
+                at each start. A registration token does not do, since it expires after an hour. Not in the Nix store.
+              '';
             };
           };
         }
@@ -116,13 +135,19 @@ in
     });
     systemd.services = ofKind "service" (unit: {
       unitConfig = section unit "Unit";
-      serviceConfig = section unit "Service";
+      serviceConfig = serviceOf unit;
       wantedBy = wanted unit;
     });
     systemd.tmpfiles.rules = map (
       entry: builtins.concatStringsSep " " (builtins.genList (builtins.elemAt entry) 5) + " -"
     ) table.tmpfiles;
-    boot.kernel.sysctl = options table.sysctl;
+    # Above the defaults of nixpkgs, which has one for core_pattern, and below whatever a configuration or its hardened profile says: that may be stricter.
+    boot.kernel.sysctl = builtins.mapAttrs (_: value: lib.mkOverride 900 value) (options table.sysctl);
+
+    assertions = map (path: {
+      assertion = !(lib.hasPrefix "${builtins.storeDir}/" path);
+      message = "services.hermeval-runner: ${path} is a secret in the Nix store, which every user and every attempt can read. Give the path of a file outside as a string.";
+    }) secrets;
 
     users.users = builtins.mapAttrs (name: description: {
       inherit description;
@@ -131,7 +156,8 @@ in
     }) table.users;
     users.groups = builtins.mapAttrs (_: _: { }) (table.users // table.groups);
 
-    # State and work directory of an ephemeral runner lie below /run, which is a tmpfs, and are purged at each start.
+    # The work directory lies below /run/github-runner, which is a tmpfs. State, with the registration's credentials, lies in /var/lib/github-runner, and is purged at each
+    # start because the runner is ephemeral. Attempts can see neither (InaccessiblePaths= in the table).
     services.github-runners = builtins.mapAttrs (_: runner: {
       enable = true;
       ephemeral = true;

@@ -1,10 +1,12 @@
-# A small evaluator for the NixOS module, in place of nixpkgs' lib: enough to see what the module says. The real evaluation and a VM test need nixpkgs.
+# A small evaluator for the NixOS module, in place of nixpkgs' lib: enough to see what the module says. The real evaluation and the VM test need nixpkgs: nix/runner-test.nix, in .github/workflows/nix.yml.
 { module, keyFile }:
 let
   type = { __functor = _: _: type; };
   lib = {
     mkOption = option: option;
     mkEnableOption = _: { default = false; };
+    mkOverride = priority: value: { inherit priority value; };
+    hasPrefix = prefix: text: builtins.substring 0 (builtins.stringLength prefix) text == prefix;
     mkIf = condition: value: if condition then value else { };
     types = {
       package = type;

@@ -104,7 +104,7 @@ def test_everything_holds_where_its_users_stand(machine: Booted | None) -> None:
     own = [line for line in lines if not line["name"].startswith(THE_MACHINES_OWN)]
     broken = {line["name"]: (line["status"], line["said"]) for line in own if line["status"] != "held"}
     assert broken == {}, machine.must("journalctl", "--no-pager", "-u", "hermeval-*")
-    assert {"eval.sock", "gate.sock", "gate", "provider key", "doctor in the unit", "a run"} == {
+    assert {"eval.sock", "gate.sock", "gate", "gate is current", "provider key", "doctor in the unit", "a run"} == {
         line["name"] for line in own
     }
 
@@ -121,6 +121,43 @@ def test_a_gate_that_does_not_start_is_found(machine: Booted | None) -> None:
     with overridden_gate(machine, lambda line: line.replace("${CREDENTIALS_DIRECTORY}", "/nowhere")):
         assert machine.must(*asked).startswith("broken journalctl -u hermeval-gate")
     assert machine.must(*asked).startswith("held")
+
+
+def test_a_gate_from_before_a_new_key_is_found(machine: Booted | None) -> None:
+    """A gate that runs on with the former key, or whose unit systemd has not read again, is ``broken``; started again it is held."""
+    if machine is None:
+        refused_to_boot()
+        return
+    program = f"import sys; sys.path.insert(0, {HERE!r}); import check; line = check.check_gate_is_current(); print(line.status, line.said)"
+    asked = ("/usr/bin/python3", "-I", "-c", program)
+    machine.must("systemctl", "restart", "hermeval-gate.service")
+    assert machine.must(*asked).startswith("held it was started after")
+    time.sleep(2)  # systemd says whole seconds
+    machine.must("install", "-m", "0400", "/dev/stdin", "/etc/hermeval/provider-key", given=KEY.encode())
+    assert "/etc/hermeval/provider-key" in machine.must(*asked)
+    time.sleep(1)
+    machine.must("systemctl", "restart", "hermeval-gate.service")
+    assert machine.must(*asked).startswith("held")
+    machine.must("touch", "-d", "+1 hour", "/etc/systemd/system/hermeval-gate.service")
+    assert machine.must(*asked).startswith("broken")
+    machine.must("systemctl", "daemon-reload")
+    time.sleep(1)
+    machine.must("systemctl", "restart", "hermeval-gate.service")
+    assert machine.must(*asked).startswith("held")
+
+
+def test_install_says_which_step_failed(machine: Booted | None) -> None:
+    """A program of the system that fails ends install with 2, the step and what to do; never with that program's own status."""
+    if machine is None:
+        refused_to_boot()
+        return
+    machine.must("mkdir", "-p", "/run/failing")
+    machine.must("tee", "/run/failing/systemd-sysusers", given=b"#!/bin/sh\nexit 73\n")
+    machine.must("chmod", "0755", "/run/failing/systemd-sysusers")
+    done = machine.run(["bash", f"{HERE}/install"], env={"PATH": "/run/failing:/usr/sbin:/usr/bin:/sbin:/bin"})
+    assert done.returncode == 2, done.stderr
+    assert "error[runner-install]: a step failed with 73: systemd-sysusers" in done.stderr
+    assert "do:" in done.stderr
 
 
 def test_a_job_hands_a_run_in_and_a_stranger_does_not(machine: Booted | None) -> None:
@@ -153,6 +190,7 @@ def test_a_second_request_waits_for_the_first(machine: Booted | None) -> None:
         if machine.must("systemctl", "list-units", "--plain", "--no-legend", "hermeval-eval@*").strip():
             break
         time.sleep(0.1)
+    machine.must("systemctl", "restart", "hermeval-eval.socket")  # as install does: what runs goes on, and counts
     busy = submit(machine, "job", "--doctor", "--wait", "0")
     assert (busy.returncode, json.loads(busy.stdout)["error"]["code"]) == (2, "runner-busy"), busy.stderr
     machine.must("systemctl", "stop", "first.service")

@@ -191,6 +191,59 @@ def test_a_sysctl_that_does_not_hold_is_named(tmp_path: Path, key: str) -> None:
     assert key in broken[0].do
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kernel.yama.ptrace_scope", "2"),
+        ("kernel.yama.ptrace_scope", "3"),
+        ("kernel.unprivileged_bpf_disabled", "2"),
+        ("user.max_user_namespaces", "999999"),
+    ],
+)
+def test_a_machine_that_holds_more_is_left_as_it_is(tmp_path: Path, key: str, value: str) -> None:
+    """The table's values are minimums: a stricter one is held, and install's file does not set it; the others, and a value that is the table's own, it does."""
+    for name, wanted, _ in TABLE["sysctl"]:
+        path = tmp_path / name.replace(".", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted + "\n")
+    text = render(TABLE)["sysctl.d/60-hermeval.conf"]
+    assert check.sysctls_to_set(TABLE, text, tmp_path) == text
+    (tmp_path / key.replace(".", "/")).write_text(value + "\n")
+    assert {line.status for line in check.check_sysctls(TABLE, tmp_path)} == {"held"}
+    lowered = check.sysctls_to_set(TABLE, text, tmp_path)
+    settings = [line.split(" = ")[0] for line in lowered.splitlines() if not line.startswith("#")]
+    assert settings == [name for name, _, _ in TABLE["sysctl"] if name != key]
+
+
+@pytest.mark.parametrize(("content", "is_one"), [(None, False), (b"", False), (b" \n", False), (b"sk-x\n", True)])
+def test_an_empty_key_is_none_for_install_and_check(tmp_path: Path, content: bytes | None, is_one: bool) -> None:
+    """One question answers both, so that neither calls broken what the other takes for a runner of scripted runs."""
+    if content is not None:
+        (tmp_path / "key").write_bytes(content)
+    assert check.has_key(tmp_path / "key") is is_one
+    assert "--has-key" in (ROOT / "ci/runner/install").read_text()
+
+
+def test_what_was_written_after_the_start_is_found(tmp_path: Path) -> None:
+    """A file's change time counts, which nobody can set back: a copy with an old date is new all the same. Nothing newer is nothing found."""
+    program = tmp_path / "runner" / "gate" / "x.py"
+    program.parent.mkdir(parents=True)
+    program.write_text("")
+    os.utime(program, (0, 0))
+    changed = program.stat().st_ctime
+    assert check.started_before(changed - 100, tmp_path / "none", tmp_path / "runner") == program
+    assert check.started_before(changed, tmp_path / "runner") is None
+
+
+@pytest.mark.parametrize("words", [["--nonsense"], ["--js"], ["--sysctl", "--has-key"], ["x"]], ids=" ".join)
+def test_check_knows_its_options(words: list[str]) -> None:
+    """What it does not know is refused and not passed over; --help says what it is for."""
+    line = [sys.executable, "-I", "-S", str(ROOT / "ci/runner/check.py")]
+    assert subprocess.run([*line, *words], capture_output=True, check=False).returncode == 2
+    done = subprocess.run([*line, "--help"], capture_output=True, text=True, check=True)
+    assert "--json" in done.stdout
+
+
 def test_a_file_that_others_can_read_is_found_by_reading_it(tmp_path: Path) -> None:
     """Who may succeeds, others get EACCES; a mode that lets them in is broken, and so is one that keeps out who may."""
     secret = tmp_path / "key"
@@ -320,16 +373,55 @@ def test_the_nixos_module_says_what_the_table_says() -> None:
         held = {
             section: {option: placed(value) for option, value, _ in options} for section, options in sections.items()
         }
+        if unit == EVAL:  # where this machine has its secrets, the module knows better than the table
+            hidden = [*held["Service"]["InaccessiblePaths"], "-/run/secrets/key", "-/run/secrets/runner"]
+            held["Service"]["InaccessiblePaths"] = hidden
         made: dict[str, Any] = {"unitConfig": held["Unit"], f"{kind}Config": held[kind.capitalize()]}
         if kind != "slice":
             made["wantedBy"] = list(held.get("Install", {}).values())
         expected[kinds[kind]][base] = made
     rules = config["systemd"].pop("tmpfiles")["rules"]
     assert config["systemd"] == expected
-    assert config["boot"]["kernel"]["sysctl"] == {key: value for key, value, _ in TABLE["sysctl"]}
+    assert config["boot"]["kernel"]["sysctl"] == {
+        key: {"priority": 900, "value": value} for key, value, _ in TABLE["sysctl"]
+    }, "below a configuration's own (100), above nixpkgs' defaults (1000)"
     assert [rule.split() for rule in rules] == [[*row[:-1], "-"] for row in TABLE["tmpfiles"]]
     assert config["users"]["users"].keys() == TABLE["users"].keys()
     assert config["users"]["groups"].keys() == TABLE["users"].keys() | TABLE["groups"].keys()
+
+
+@pytest.mark.nix
+def test_the_test_of_the_internet_job_can_be_read() -> None:
+    """It cannot run here: its Nix evaluates with what stands for nixpkgs, its script is Python, and the job names both of its parts."""
+    stand_in = """{ path }: let
+      flake = {
+        inputs.nixpkgs.legacyPackages.x = { python313 = "/python"; testers.runNixOSTest = test: test; };
+        packages.x.hermeval = "/package";
+        nixosModules.hardened-runner = { };
+      };
+      test = (import path { inherit flake; system = "x"; }).vm;
+    in { inherit (test) testScript; key = (builtins.elemAt (test.nodes.machine { }).imports 0).services.hermeval-runner.keyFile; }"""
+    line = ["nix-instantiate", "--store", "dummy://", "--eval", "--strict", "--json", "--expr", stand_in]
+    line += ["--arg", "path", str(ROOT / "nix" / "runner-test.nix")]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    value = json.loads(done.stdout)
+    assert value["key"] == "/run/secrets/key"
+    compile(value["testScript"], "testScript", "exec")
+    assert "/package/share/hermeval" in value["testScript"]
+    workflow = (ROOT / ".github" / "workflows" / "nix.yml").read_text()
+    assert ").evaluation'" in workflow
+    assert ").vm'" in workflow
+
+
+@pytest.mark.nix
+def test_a_key_in_the_store_is_refused() -> None:
+    """Everybody can read the store, so an assertion of the module fails there; it holds for a file outside, and for the runner's token."""
+    inside = evaluated('"/nix/store/00000000000000000000000000000000-source/key"')["on"]["assertions"]
+    assert [row["assertion"] for row in inside] == [False, True]
+    assert "a secret in the Nix store" in inside[0]["message"]
+    outside = evaluated('"/run/secrets/key"')["on"]["assertions"]
+    assert [row["assertion"] for row in outside] == [True, True]
 
 
 @pytest.mark.nix
