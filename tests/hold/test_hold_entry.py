@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.runner import entry
-from ci.runner.entry import Request, RequestInvalid, command_line, parse_request
+from ci.runner import request as asked
+from ci.runner.request import Request, RequestInvalid, command_line, parse_request
 from runner.grade.judge_plan import DEFAULT_TIMEOUT_S
 from runner.plan import RunLimits
 from tests.run.conftest import ROOT
@@ -57,7 +57,7 @@ def test_a_full_request_is_read() -> None:
     assert request == Request(
         "run",
         ("a",),
-        (entry.File("a.json", b"{}", True),),
+        (asked.File("a.json", b"{}", True),),
         "anthropic",
         "lean",
         "sonnet",
@@ -67,7 +67,7 @@ def test_a_full_request_is_read() -> None:
         False,
         False,
     )
-    assert parse() == Request("run", ("a",), (entry.File("a.json", b"{}", True),))
+    assert parse() == Request("run", ("a",), (asked.File("a.json", b"{}", True),))
     assert parse_request(b'{"schema_version":1,"do":"doctor"}') == Request("doctor")
 
 
@@ -201,9 +201,9 @@ def test_files_that_contradict_each_other_or_their_form_are_refused(files: list[
 def test_sizes_are_bounded() -> None:
     """A request over the bound is refused before it is parsed; files that come to more than theirs when decoded, too."""
     with pytest.raises(RequestInvalid) as caught:
-        parse_request(b" " * (entry.MAX_REQUEST + 1))
+        parse_request(b" " * (asked.MAX_REQUEST + 1))
     assert caught.value.code == "request-too-large"
-    half = base64.b64encode(bytes(entry.MAX_CONTENT // 2 + 1)).decode()
+    half = base64.b64encode(bytes(asked.MAX_CONTENT // 2 + 1)).decode()
     with pytest.raises(RequestInvalid) as caught:
         parse(files=[{"path": "a", "content": half}, {"path": "b", "content": half}])
     assert caught.value.code == "request-too-large"
@@ -223,23 +223,23 @@ def test_nobody_spends_more_than_the_unit_says() -> None:
 
 def test_the_worst_case_counts_every_wall_clock() -> None:
     """The request's timeout, else the fixture's, else hermeval's default; a vote for each run that is judged; all of it for each repetition."""
-    assert (RunLimits().wall_clock_s, DEFAULT_TIMEOUT_S) == (entry.RUN_S, entry.JUDGE_S)
+    assert (RunLimits().wall_clock_s, DEFAULT_TIMEOUT_S) == (asked.RUN_S, asked.JUDGE_S)
     fixture = {"worker": {"timeout_s": 1000}, "judge": {"timeout_s": 50}}
     files = [{"path": "a.json", "content": base64.b64encode(json.dumps(fixture).encode()).decode()}]
-    around = entry.AROUND_S
-    assert entry.worst_case_s(parse(files=files)) == 1000 + 50 + around
-    assert entry.worst_case_s(parse(files=files, judge=False, repeat=3)) == 3 * (1000 + around)
-    assert entry.worst_case_s(parse(files=files, timeout_s=20)) == 20 + 20 + around
-    assert entry.worst_case_s(parse(files=[], fixtures=["a", "b"])) == 2 * (entry.RUN_S + entry.JUDGE_S + around)
+    around = asked.AROUND_S
+    assert asked.worst_case_s(parse(files=files)) == 1000 + 50 + around
+    assert asked.worst_case_s(parse(files=files, judge=False, repeat=3)) == 3 * (1000 + around)
+    assert asked.worst_case_s(parse(files=files, timeout_s=20)) == 20 + 20 + around
+    assert asked.worst_case_s(parse(files=[], fixtures=["a", "b"])) == 2 * (asked.RUN_S + asked.JUDGE_S + around)
 
 
 def test_only_a_live_request_is_held_to_its_worst_case() -> None:
     """The exact time fits, a second less does not; a scripted request pays nothing."""
     live = parse(provider="anthropic")
-    entry.check_fits(live, entry.worst_case_s(live))
-    entry.check_fits(parse(), 1)
+    asked.check_fits(live, asked.worst_case_s(live))
+    asked.check_fits(parse(), 1)
     with pytest.raises(RequestInvalid) as caught:
-        entry.check_fits(live, entry.worst_case_s(live) - 1)
+        asked.check_fits(live, asked.worst_case_s(live) - 1)
     assert caught.value.code == "request-too-long"
 
 
@@ -251,4 +251,4 @@ def test_only_a_live_request_is_held_to_its_worst_case() -> None:
 def test_a_fixture_that_cannot_be_read_counts_with_the_defaults(content: bytes) -> None:
     """hermeval refuses it, and says why."""
     files = [{"path": "a.json", "content": base64.b64encode(content).decode()}]
-    assert entry.worst_case_s(parse(files=files)) == entry.RUN_S + entry.JUDGE_S + entry.AROUND_S
+    assert asked.worst_case_s(parse(files=files)) == asked.RUN_S + asked.JUDGE_S + asked.AROUND_S
