@@ -1,6 +1,6 @@
 """Walk a hostile directory tree by descriptors: nothing is followed, nothing but directories is opened, and a few descriptors are held however deep it is.
 
-Boundary: reads names and attributes below a directory handle of a tree that nobody can change any more. Not here: reading files (collect.py), writing them out (export.py).
+Boundary: reads names and attributes below a directory handle of a tree that nobody can change any more. Not here: reading files and writing them out (collect.py).
 Rules: the walk goes down by name with O_NOFOLLOW and up by ``..``, and checks that it came back to where it was; a tree may be deeper than a process may have descriptors.
 Names are bytes. Permissions hide nothing, from root or from the tree's owner: what they close is opened by force, through a descriptor that followed no link, and gets its old mode
 back, so that every caller sees the same tree. What cannot be read all the same is left out alone, and told.

@@ -10,9 +10,6 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("runner", "sandbox", "profiles")
 _NAMED = re.compile(r"(?<![\w./*<{-])(?:[\w-]+/)*[\w-]+\.py\b")
 
-_OUT_OF_DATE = {"sandbox/walk.py: export.py"}
-"""Pages that are known to name what has gone: ``export`` is in sandbox/collect.py now."""
-
 
 def named_and_unfound(page: str, path: Path) -> tuple[list[str], list[str]]:
     """Return the Python files that the page of the module at ``path`` names, and those of them that are not where a reader looks.
@@ -34,7 +31,7 @@ def test_a_page_names_files_that_are_there() -> None:
         named += len(names)
         unfound += [f"{path.relative_to(ROOT)}: {name}" for name in missing]
     assert named > 300
-    assert set(unfound) - _OUT_OF_DATE == set()
+    assert unfound == []
 
 
 def test_a_name_is_looked_for_where_a_reader_would() -> None:
