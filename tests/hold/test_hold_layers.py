@@ -85,14 +85,19 @@ def no_ceilings(patch: Patch) -> None:
 def followed_links(patch: Patch) -> None:
     """The walk asks for what a name leads to."""
 
-    def stat(name: Any, *, dir_fd: int, follow_symlinks: bool) -> os.stat_result:
+    def stat(name: Any, *, dir_fd: int, follow_symlinks: bool = True) -> os.stat_result:
         try:
-            return os.stat(name, dir_fd=dir_fd, follow_symlinks=not follow_symlinks)
+            return os.stat(name, dir_fd=dir_fd)
         except OSError:
-            return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+            return os.stat(name, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+    def open_(name: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        if not flags & os.O_DIRECTORY:  # a followed link to / would be the whole machine
+            flags &= ~os.O_NOFOLLOW
+        return os.open(name, flags, *args, **kwargs)
 
     following = types.SimpleNamespace(**{name: getattr(os, name) for name in dir(os) if not name.startswith("__")})
-    following.stat, following.O_NOFOLLOW = stat, 0
+    following.stat, following.open = stat, open_
     patch.setattr("sandbox.walk.os", following)
 
 

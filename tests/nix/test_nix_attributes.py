@@ -11,7 +11,9 @@ import pytest
 
 from tests.nix.conftest import ROOT, Checkout
 
-NIX = sorted([*(ROOT / "nix").rglob("*.nix"), ROOT / "flake.nix"])
+ON_NIXPKGS_ALONE = {ROOT / "nix" / "runner-test.nix"}
+"""Evaluated by the internet job only, with NixOS itself, which no stand-in offers; the flake does not import it."""
+NIX = sorted({*(ROOT / "nix").rglob("*.nix"), ROOT / "flake.nix"} - ON_NIXPKGS_ALONE)
 RENAMED = {
     "nodejs_24": "nodejs",
     "python313": "python",
@@ -60,6 +62,14 @@ def test_nothing_reaches_past_the_list() -> None:
         assert found <= allowed.get(path.name, set()), path
     text = (ROOT / "nix" / "pkgs.nix").read_text()
     assert dict(re.findall(r'"([^"]+)" = "([^"]+)";', text)) == RENAMED
+
+
+def test_what_stands_apart_is_no_part_of_the_flake() -> None:
+    """A file that may use all of nixpkgs is named by no other Nix file, so nothing of it can reach a build that runs without the internet."""
+    for path in ON_NIXPKGS_ALONE:
+        assert path.is_file()
+        assert [other.name for other in NIX if path.stem in code(other)] == []
+    assert [other.name for other in NIX if "attributes" in code(other)] != []
 
 
 def test_the_flake_has_one_input_and_the_lock_is_the_verified_one() -> None:
