@@ -366,8 +366,19 @@ def check_links(host: Host, runtime_dir: Path | None) -> Check:
         argv = [str(host.bwrap), "--unshare-user"]
         for mount in find_rootfs().mounts:
             argv += mount_args(mount, {}, (), iter(()))
-        argv += ["--bind", str(hostile), "/work", "--dir", "/work/link/made", "/usr/bin/true"]
-        try_program(host, argv)
+        argv += ["--bind", str(hostile), "/work", "--dir"]
+        plain = try_program(host, [*argv, "/work/made", "/usr/bin/true"])
+        if plain.status or not (hostile / "made").is_dir():
+            last = plain.err.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            cause = f"not known: a directory below a bound tree was not made ({last or f'status {plain.status}'}); this program never mounts below a tree that a skill or an agent wrote"
+            return Check(
+                "bwrap-links",
+                title,
+                "degraded",
+                cause,
+                f"see whether {host.bwrap} is bubblewrap, and works for this user",
+            )
+        try_program(host, [*argv, "/work/link/made", "/usr/bin/true"])  # the fix may refuse it or make it inside
         followed = (outside / "made").exists()
     if followed:
         cause = "it follows them (CVE-2026-87766); this program never mounts below a tree that a skill or an agent wrote, so runs are not affected"

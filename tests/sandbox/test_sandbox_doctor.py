@@ -114,15 +114,22 @@ def test_an_old_python_is_named(host: Host, readable_tmp: Path) -> None:
     assert "pidfd_open" in check.cause
 
 
-def test_the_link_probe_sees_a_bwrap_that_follows(host: Host, readable_tmp: Path) -> None:
-    """A stand-in that makes the directory through the link is degraded; one that does nothing is ok."""
-    follow = make_stub(
-        readable_tmp,
-        'for word; do case $word in */hostile) d=$(readlink "$word/link"); mkdir "${d#/oldroot}/made";; esac; done',
-    )
-    assert check_links(Host(host.identity, host.program, follow, host.python), None).status == "degraded"
-    refuse = make_stub(readable_tmp, "exit 1")
-    assert check_links(Host(host.identity, host.program, refuse, host.python), None).status == "ok"
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        ('*/link/*) for word; do case $word in */hostile) mkdir "$(readlink "$word/link" | cut -c 9-)/made";; esac; done; exit;;', "degraded", "CVE"),
+        ("*/link/*) exit 1;;", "ok", ""),
+        ("*) echo broken >&2; exit 1;;", "degraded", "broken"),
+        ("*) exit 0;;", "degraded", "not known"),
+    ],
+)  # fmt: skip
+def test_the_link_probe_tells_what_a_bwrap_does(
+    host: Host, readable_tmp: Path, body: str, status: str, word: str
+) -> None:
+    """A bwrap that makes the directory through the link is degraded, and so is one of which nothing can be known; only one that works and refuses the link is ok."""
+    stub = make_stub(readable_tmp, f'case "$*" in {body} esac\nexec /usr/bin/bwrap "$@"')
+    check = check_links(Host(host.identity, host.program, stub, host.python), None)
+    assert (check.status, word in check.cause, bool(check.cure)) == (status, True, status == "degraded")
 
 
 def test_kernel_settings_are_told_as_they_are(tmp_path: Path) -> None:
