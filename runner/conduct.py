@@ -18,8 +18,9 @@ from runner.claude.transcript import TranscriptParser
 from runner.errors import SandboxFailure, SimulatorUnavailable
 from runner.gate.server import Gate, GateRecord
 from runner.gate.upstreams import Upstream
-from runner.pinned_parts import attendant_fault, no_parts, pinned_sources
+from runner.pinned_parts import no_parts, pinned_sources
 from runner.plan import RunPlan, sandbox_spec
+from runner.run_ending import ending_facts
 from runner.run_facts import RunFacts, SetupFacts
 from runner.skills import SkillTree, changed_since
 from runner.toolchain import AgentToolchain
@@ -215,6 +216,7 @@ def _work(
             assert listener is not None, "every worker's sandbox has a listener"
             try:
                 running.release()  # before the servers: their imports would hold it up, and the kernel keeps early connections for them
+                step = "sandbox"
                 tell("started", {"setup_s": seen.sandbox_start_s})
                 running.listener = None  # the gate owns it from here
                 gate.at_rest = running.at_rest
@@ -225,7 +227,8 @@ def _work(
                 ended = _watch(running, gate, simulator, parser, plan, seen, tell, cancelled)
                 seen.ended = ended
                 tell("ended", {"duration_s": ended.duration_s})
-                _conclude(ended, plan, seen)
+                seen.run = ending_facts(ended, plan.limits, spec.limits, pinned=plan.pinned is not None)
+                step = "collect"
                 _collect(terms, running, ended, seen, tell)
             finally:
                 try:
@@ -237,7 +240,8 @@ def _work(
             if changed:
                 seen.run = seen.run.model_copy(update={"skill_tree_changed": changed})
     except Exception as error:  # noqa: BLE001  what is no fault of a step or of the machine is raised again
-        seen.run = RunFacts(setup=SetupFacts(**step_fault(step, error)))
+        fault = SetupFacts(**step_fault(step, error))
+        seen.run = seen.run.model_copy(update={"setup": fault})  # how the program ended is known all the same
 
 
 def _require_limits(machine: Machine, running: Running) -> None:
@@ -327,47 +331,6 @@ def _watch(
         result_at = (result_at or now) if parser.result_seen and not parser.background_running else None
         if result_at is not None and now - result_at > limits.after_result_s:
             running.kill("grace")
-
-
-def _conclude(ended: Ended, plan: RunPlan, seen: Seen) -> None:
-    """Turn how the program ended into facts for the rules."""
-    limits = plan.limits
-    facts: dict[str, Any] = {"exit_status": ended.exit_status}
-    if ended.exit_status is not None and ended.observations["bwrap_status"] >= 0:
-        facts["bwrap_status"] = ended.observations["bwrap_status"]
-    match ended.reason:
-        case None if plan.pinned is not None and (fault := attendant_fault(ended.exit_status, ended.stderr)):
-            facts["setup"] = SetupFacts(**fault)
-        case None:
-            if ended.setup_error is not None:
-                facts["setup"] = SetupFacts(
-                    step="sandbox-start",
-                    code=ended.setup_code,
-                    message=ended.setup_error,
-                    hint=ended.setup_cure or "hermeval doctor tries each part by itself",
-                )
-        case "timeout":
-            facts |= {"ended_by": "timeout", "limit": f"{limits.wall_clock_s} s wall clock"}
-        case "output-limit":
-            facts |= {"ended_by": "output-limit", "limit": f"{limits.stdout_bytes} bytes of stdout"}
-        case "grace":
-            facts["ended_by"] = "grace"
-        case "cli-start":
-            message = f"the CLI wrote no event within {limits.first_event_s} s"
-            facts["setup"] = SetupFacts(
-                step="cli-start", code="timeout", message=message, hint="see the CLI's stderr in the attempt"
-            )
-        case "gate-failed":
-            facts["setup"] = SetupFacts(step="gate", code="gate-unavailable", message="the gate died during the run")
-        case "simulator-failed":
-            message = "the simulated service died during the run"
-            facts["setup"] = SetupFacts(step="simulator", code="simulator-unavailable", message=message)
-        case "memory-limit":
-            message = f"the programs inside took more than {seen.spec.limits.memory_bytes} bytes of memory"
-            facts["setup"] = SetupFacts(step="sandbox", code="memory-limit", message=message)
-        case reason:
-            facts["setup"] = SetupFacts(step="sandbox", code=reason, message=f"the sandbox was ended: {reason}")
-    seen.run = RunFacts(**facts)
 
 
 def _collect(terms: Terms, running: Running, ended: Ended, seen: Seen, tell: Tell) -> None:

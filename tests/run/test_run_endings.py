@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -197,3 +198,21 @@ def test_a_gate_that_dies_ends_the_run_and_is_named(run_as: RunAs) -> None:
     done = run_as(f"echo '{INIT}'; sleep 60", upstream=NoUpstream(OSError("no upstream today")))
     assert (done.code, done.took_s < 5) == ("gate-unavailable", True)
     assert "no upstream today" in done.assessment.outcome.message
+
+
+@pytest.mark.parametrize(
+    ("broken", "step"), [("runner.conduct._watch", "sandbox"), ("runner.conduct.changed_since", "collect")]
+)
+def test_a_fault_of_the_machine_after_the_release_names_its_step(
+    run_as: RunAs, monkeypatch: pytest.MonkeyPatch, broken: str, step: str
+) -> None:
+    """What the machine fails at once the program runs is no failed start (A8), and how the program ended is kept where it is known."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(broken, fail)
+    done = run_as(f"printf '%s\\n' '{INIT}' '{RESULT}'")
+    assert done.seen.run.setup is not None
+    assert (done.code, done.seen.run.setup.step, done.seen.run.setup.code) == ("machine-fault", step, "machine-fault")
+    assert done.seen.run.exit_status == (0 if step == "collect" else None)
