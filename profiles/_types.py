@@ -27,7 +27,7 @@ Context = Mapping[str, object]
 - ``tool_calls``: every call in the transcript, as ``{"id", "name", "input", "output", "is_error", "parentToolUseId"}``; the last is null on the main thread.
 - ``tool_trace``: the rows that the tool simulator kept (``profiles/_trace.py`` reads them), and ``final_state``, what its service holds in the end.
 - ``workspace``: ``{"path", "kind", "bytes", "mode", "text", …}`` for everything the worker left; ``text`` only for files of at most 1 MiB in UTF-8.
-  Where the workspace was not, or not wholly, read, a profile that asks for it (or walks over the whole context) makes the attempt an error: what it looks for may be what is missing.
+  Where the workspace was not, or not wholly, read, or its small files are more than 8 MiB together, a profile that asks for it (or walks over the whole context) makes the attempt an error: what it looks for may be what is missing.
 - ``structured_output``, ``skill_state``, ``skills_invoked``, ``witnesses``: as in the attempt's row.
 """
 

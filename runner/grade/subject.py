@@ -114,7 +114,7 @@ def load_subject(path: Path) -> Subject:
     if control is not None and measured:
         row = {**row, "output": output, "output_source": "negative-control", "negative_control": _control_row(control)}
     seen = read_seen(attempt.part("transcript.jsonl")) if measured else Seen()
-    unread = unmeasured(stored_run(attempt), stored_omitted(attempt)) if measured else ""
+    unread = (unmeasured(stored_run(attempt), stored_omitted(attempt)) or _unshown(attempt)) if measured else ""
     skill_calls = assessment.case.transcript.skill_calls
     return Subject(
         attempt_id=attempt.id,
@@ -190,20 +190,35 @@ def _workspace(attempt: Attempt) -> list[dict[str, Any]]:
     entries = listing.get("entries") if isinstance(listing, dict) else None
     if not isinstance(entries, list):
         raise BundleCorrupt("the workspace's listing is not readable", where="part workspace.json")
-    files, left = [], _MAX_FILES_BYTES
+    files = []
     for entry in entries:
         if not isinstance(entry, dict):
             raise BundleCorrupt("the workspace's listing is not readable", where="part workspace.json")
         shown = {key: value for key, value in entry.items() if key != "part"}
-        part, size = entry.get("part"), entry.get("bytes")
-        if isinstance(part, str) and isinstance(size, int) and size <= min(_MAX_FILE_BYTES, left):
-            left -= size
+        if _small(entry):
             try:
-                shown["text"] = attempt.part(part).decode("utf-8")
+                shown["text"] = attempt.part(entry["part"]).decode("utf-8")
             except UnicodeDecodeError:
                 shown["text"] = None
         files.append(shown)
     return files
+
+
+def _small(entry: Mapping[str, Any]) -> bool:
+    """Whether a listed file is one whose text a profile gets."""
+    part, size = entry.get("part"), entry.get("bytes")
+    return isinstance(part, str) and isinstance(size, int) and size <= _MAX_FILE_BYTES
+
+
+def _unshown(attempt: Attempt) -> str:
+    """Return why the workspace's texts cannot be shown, or an empty text: an agent that left many could choose by their names which ones would be."""
+    listing = attempt.json("workspace.json") if attempt.has("workspace.json") else None
+    entries = listing.get("entries") if isinstance(listing, dict) else None
+    rows = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    size = sum(entry["bytes"] for entry in rows if _small(entry))
+    if size <= _MAX_FILES_BYTES:
+        return ""
+    return f"its small files are {size} bytes together, and a check is shown at most {_MAX_FILES_BYTES}"
 
 
 def _effort(attempt: Attempt, seen: Seen, row: Mapping[str, Any]) -> Effort:

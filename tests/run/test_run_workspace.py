@@ -33,6 +33,12 @@ for i in range(10001): os.close(os.open("%d" % i, os.O_CREAT | os.O_WRONLY))
 open("/workspace/evil.txt", "w").write("evidence")
 """
 """More names than are kept, before the one that matters."""
+MUCH = """
+for n in range({files}):
+    open(f'/workspace/a{{n}}', 'w').write('x' * (1 << 20))
+open('/workspace/evil.txt', 'w').write('evidence')
+"""
+"""Seven files of the greatest size that a profile is shown, or with the eighth more than it is shown of all."""
 LOOKS = """
 from profiles._types import Check
 
@@ -99,7 +105,9 @@ def test_what_is_not_kept_is_said_everywhere_and_not_graded(place: Place, tmp_pa
     assert html.count("too many entries: this and all that follow") == 1
     assert "not collected: " in html
     assert "<zz>" not in html
-    control = place.run(does(place, "quiet", "open('/workspace/evil.txt', 'w').write('evidence')")).row
+    control = place.run(does(place, "quiet", MUCH.format(files=7))).row
+    much = place.run(does(place, "much", MUCH.format(files=8))).row
+    assert not [note for note in much["notes"] if "workspace" in note], "all of it is kept"
     assert not [note for note in control["notes"] if "workspace" in note]
     profiles = tmp_path / "profiles"
     profiles.mkdir()
@@ -108,13 +116,16 @@ def test_what_is_not_kept_is_said_everywhere_and_not_graded(place: Place, tmp_pa
     with Grader(find_host(), cache_root=default_cache_root(os.geteuid(), os.environ), profiles=profiles) as grader:
         from runner.grade.subject import load_subject
 
-        for name, path in (("crowd", row["path"]), ("quiet", control["path"])):
+        for name, path in (("crowd", row["path"]), ("quiet", control["path"]), ("much", much["path"])):
             graded[name] = grader.grade(load_subject(Path(path)))
     assert graded["quiet"].verdict == "fail", "the file is there, and was looked for"
     assert graded["crowd"].verdict == "error"
     assert graded["crowd"].error is not None
     assert graded["crowd"].error.code == "workspace-unmeasured"
     assert told in graded["crowd"].error.message
+    assert graded["much"].error is not None
+    assert graded["much"].error.code == "workspace-unmeasured"
+    assert "its small files are 8388616 bytes together" in graded["much"].error.message
     verified = place.hermeval("verify", "--json", row["path"])
     assert verified.code == 0
     assert json.loads(verified.stdout)["results"][0]["claims"]["evidence"] == "held"
