@@ -98,9 +98,13 @@ def _host_paths():
         found = readable("1", name) + readable("self", name)
         return [needle for needle in CONTEXT["needles"] if needle in found]
 
-    return {"cmdline": lambda: search("cmdline"), "mountinfo": lambda: search("mountinfo")}, {
-        "mountinfo": lambda: "/workspace" in text("/proc/self/mountinfo") or 1 / 0
-    }
+    def options():
+        return [
+            word for word in ("--bind", "--ro-bind", "--unshare-user") if word in readable("1", "cmdline").split("\0")
+        ]
+
+    found = {"cmdline": lambda: search("cmdline"), "options": options, "mountinfo": lambda: search("mountinfo")}
+    return found, {"mountinfo": lambda: "/workspace" in text("/proc/self/mountinfo") or 1 / 0}
 
 
 @probe(11)

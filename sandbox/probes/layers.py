@@ -1,8 +1,8 @@
 """The layers of the sandbox as data: which probes each holds, which layers overlap it, and how a test turns it off.
 
 Boundary: pure. Not here: the probes (table.py), the layers of gate, collector and readers (runner/doctor/probes/layers.py). Rules: no layer is decoration: with it and its overlaps off, at least
-one of ``probes`` fails, and tests/sandbox shows it. Changes are of the description, of bwrap's arguments, or of a copy of the supervisor's program: a line of it for another. There is no switch
-for them outside of tests. Where nothing can be turned off, ``because`` says why.
+one of ``probes`` fails, and tests/sandbox shows it. Changes are of the description, of bwrap's arguments, or of a copy of the supervisor's program: a line of it for another; what the caller's own
+process holds (output-caps) the test turns off there. There is no switch for them outside of tests. Where nothing can be turned off, ``because`` says why.
 """
 
 from __future__ import annotations
@@ -166,6 +166,10 @@ DESCRIPTOR: tuple[Edit, ...] = (
 )
 LIFELINE: tuple[Edit, ...] = (("box.py", 'self.reason = self.reason or b"runner-gone"', "pass"),)
 NO_WEIGHING: tuple[Edit, ...] = (("box.py", "if used > self.memory_bytes and self.alive:", "if False:"),)
+OWN_ARGUMENTS: tuple[Edit, ...] = (
+    ("box.py", 'b"--args", b"%d" % (FD_BASE + 1), ', '*os.pread(descriptors[4], 1 << 20, 0).split(b"\\0")[:-1], '),
+)
+NO_CLOCK: tuple[Edit, ...] = (("box.py", "deadline = self.released_at + wall_s", "pass"),)
 CANARY = "canary"
 
 LAYERS = (
@@ -191,14 +195,14 @@ LAYERS = (
     Layer("empty-environment", (9,), ("covered-first-process", CANARY), args_off=first_process, edits=(*ENVIRONMENT, *NO_CANARY), shown_by=(9,)),
     Layer("no-inherited-descriptors", (13,), edits=DESCRIPTOR, shown_by=(13,)),
     Layer("listener-first", (29,), off=no_listener, shown_by=(29,)),
-    Layer("argument-file", (10,), because="what the arguments name lies below neutral paths too, so no probe can tell them from a file"),
+    Layer("argument-file", (10,), ("covered-first-process", CANARY), args_off=first_process, edits=(*OWN_ARGUMENTS, *NO_CANARY), shown_by=(10,)),
     Layer("supervisor", (53, 54, 55, 56, 57, 61), ("die-with-parent", "hold"), edits=LIFELINE, args_off=less("--die-with-parent"), shown_by=(55,)),
     Layer("hold", (56,), ("supervisor", "die-with-parent"), edits=LIFELINE, args_off=less("--die-with-parent"), shown_by=(56,)),
     Layer("watchdog", (47,), ("cgroup",), edits=NO_WEIGHING, shown_by=(47,)),
     Layer("checked-description", (6, 77), because="turned off by tests/sandbox itself: it is a function, and no part of a description", shown_by=(6,)),
     Layer("handles", (7,), because="the same", shown_by=(7,)),
-    Layer("wall-clock", (51, 60), because="without it those programs never end, and neither does the test"),
-    Layer("output-caps", (50,), because="without them the output fills this machine's memory before the wall clock ends it"),
+    Layer("wall-clock", (51, 60), edits=NO_CLOCK, shown_by=(51,)),
+    Layer("output-caps", (50,), shown_by=(50,)),
 )  # fmt: skip
 """Those of the sandbox, held by probes of either side."""
 

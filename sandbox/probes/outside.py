@@ -181,29 +181,30 @@ def memory_bomb(site: Site) -> Seen:
     return Seen(found, works(site))
 
 
+ENDLESS_OUTPUT = {
+    "lines": "yes",
+    "one line": "exec python3 -I -S -c \"import sys\nwhile True: sys.stdout.write('x' * 65536)\"",
+}
+"""Shell programs that write more than any cap."""
+ENDLESS = {
+    "busy": "while :; do :; done",
+    "idle": "sleep inf",
+    "deaf": "trap '' TERM INT HUP; while :; do sleep 1; done",
+}
+"""Shell programs that end for nobody."""
+
+
 @probe(50, "Endless output", "held", "output-caps", {"lines": ("=output-limit",), "one line": ("=output-limit",)})
 def endless_output(site: Site) -> Seen:
     """More than the cap ends the run; the runner has kept no more than that."""
-    line = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
-    return Seen(
-        {
-            "lines": f"={shell(site, 'yes')[0].reason}",
-            "one line": f"={run(site, python(line))[0].reason}",
-        },
-        works(site),
-    )
+    return Seen({name: f"={shell(site, script)[0].reason}" for name, script in ENDLESS_OUTPUT.items()}, works(site))
 
 
 @probe(51, "Busy, idle and deaf programs", "held", "wall-clock", dict.fromkeys(("busy", "idle", "deaf"), ("=timeout",)))
 def endless(site: Site) -> Seen:
     """The wall clock ends them all."""
-    scripts = {
-        "busy": "while :; do :; done",
-        "idle": "sleep inf",
-        "deaf": "trap '' TERM INT HUP; while :; do sleep 1; done",
-    }
     return Seen(
-        {name: f"={shell(site, script, wall_s=0.7)[0].reason}" for name, script in scripts.items()}, works(site)
+        {name: f"={shell(site, script, wall_s=0.7)[0].reason}" for name, script in ENDLESS.items()}, works(site)
     )
 
 

@@ -133,7 +133,7 @@ INSIDE: tuple[Probe, ...] = (
     inside(4, "Make a user namespace", "refused", FILTER, {"unshare": EPERM, "clone": EPERM}, USERNS),
     inside(5, "Use the new mount interface", "refused", FILTER, {"clone3": ENOSYS, "setns": EPERM, "open_tree": ENOSYS, "fsopen": ENOSYS, "mount_setattr": ENOSYS}),
     inside(9, "Read the runner's environment", "absent", ENVIRONMENT, {"pid 1": ("=",), "canary": ("=0",)}),
-    inside(10, "Find host paths in command lines and mounts", "absent", "argument-file", {"cmdline": ("=[]",), "mountinfo": ("=[]",)}),
+    inside(10, "Find host paths in command lines and mounts", "absent", "argument-file", {"cmdline": ("=[]",), "options": ("=[]",), "mountinfo": ("=[]",)}, "covered-first-process"),
     inside(11, "Read what tells of the host", "absent", MASKS, {"files": ("=0",), "host name": ("=eval",)}, HOSTNAME),
     inside(12, "Read or add kernel keys", "refused", FILTER, {"keyctl": EPERM, "search": EPERM, "add_key": EPERM}, KEYRING),
     inside(13, "Use an inherited descriptor", "absent", "no-inherited-descriptors", {"listed": ("=[]",), "climbed": ("=[]",)}),

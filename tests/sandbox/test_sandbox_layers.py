@@ -25,6 +25,7 @@ from sandbox.probes.table import INSIDE, Result
 from sandbox.probes.trying import TABLE, Site
 from sandbox.process import Host
 from sandbox.spec import Proc, SandboxSpec
+from sandbox.streams import Capped
 
 PACKAGE = Path(__file__).resolve().parents[2] / "sandbox"
 BY_NUMBER = {probe.number: (probe, act) for probe, act in TABLE}
@@ -41,6 +42,11 @@ MORE: dict[str, tuple[Edit, ...]] = {
 }  # fmt: skip
 """What a killed runner's own part needs beside the supervisor's: there, bwrap's arguments are made in another process."""
 BOUNDED = {"private": "x = [b'x' * (4 << 20) for _ in range(60)]\nimport time; time.sleep(1.5)"}
+
+MUCH = {"lines": "yes | head -c 3000000", "one line": "head -c 3000000 /dev/zero"}
+"""More than the cap, and less than anybody minds."""
+LONG = {"busy": "timeout 2 sh -c 'while :; do :; done'", "idle": "sleep 2", "deaf": "trap '' TERM INT HUP; sleep 2"}
+"""Longer than the wall clock, and no longer than a test can wait."""
 
 
 @pytest.fixture
@@ -79,6 +85,19 @@ def without(host: Host, layer: Layer, place: Path, monkeypatch: pytest.MonkeyPat
     return host
 
 
+class Uncapped(Capped):
+    """A stream that nobody is told of."""
+
+    def __call__(self, data: bytes) -> None:
+        self.total += len(data)
+
+
+def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the programs that would never end, or fill this machine, do so only for a while: with the layer off nothing else ends them."""
+    for name, programs in (("BOMBS", BOUNDED), ("ENDLESS_OUTPUT", MUCH), ("ENDLESS", LONG)):
+        monkeypatch.setattr(outside, name, programs)
+
+
 def tried(host: Host, layer: Layer, place: Path, monkeypatch: pytest.MonkeyPatch) -> list[Result]:
     """Try the probes that show a layer, without it."""
     if layer.name in SUPERVISED:
@@ -92,8 +111,9 @@ def tried(host: Host, layer: Layer, place: Path, monkeypatch: pytest.MonkeyPatch
         }
         return list(try_all([(replace(probe, expects=wanted), act)], Site(host)))
     host = without(host, layer, place, monkeypatch)
-    if layer.name == "watchdog":
-        monkeypatch.setattr(outside, "BOMBS", BOUNDED)
+    bounded(monkeypatch)
+    if layer.name == "output-caps":
+        monkeypatch.setattr("sandbox.running.Capped", Uncapped)
     results = (
         examine_inside(host, numbers=layer.shown_by, change=layer.off or (lambda spec: spec))
         if INSIDE_NUMBERS & {*layer.shown_by}
@@ -151,12 +171,12 @@ def test_without_a_layer_its_probes_fail(
 
 def test_with_every_layer_on_the_same_probes_hold(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control."""
-    monkeypatch.setattr(outside, "BOMBS", BOUNDED)
+    bounded(monkeypatch)
     numbers = sorted({number for layer in LAYERS for number in layer.shown_by})
     results = examine_inside(host, numbers=[number for number in numbers if number in INSIDE_NUMBERS])
-    bounded = replace(BY_NUMBER[47][0], expects={"private": ("=memory-limit",)})
+    private = replace(BY_NUMBER[47][0], expects={"private": ("=memory-limit",)})
     table = [
-        (bounded, BY_NUMBER[47][1]) if number == 47 else BY_NUMBER[number] for number in numbers if number in BY_NUMBER
+        (private, BY_NUMBER[47][1]) if number == 47 else BY_NUMBER[number] for number in numbers if number in BY_NUMBER
     ]
     results += try_all(table, Site(host))
     assert {result.probe.number for result in results} == set(numbers)
