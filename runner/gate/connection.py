@@ -103,6 +103,8 @@ class Connection(RequestHandler):
         self._payload: Any = None
         self._answered_count = 0
         self._dropped: list[Any] = []
+        self.gave_way = False
+        """Whether it was closed to make room."""
 
     @property
     def outstanding(self) -> int:
@@ -118,6 +120,13 @@ class Connection(RequestHandler):
     def idle(self) -> bool:
         """Whether nothing would be lost by closing now."""
         return not self.outstanding and not self._head
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether all that is here is part of a head, or a request whose body is not all there: nothing of it can have been booked or sent."""
+        if self.outstanding:
+            return self._payload is not None and not self._payload.is_eof()
+        return bool(self._head)
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -182,10 +191,8 @@ class Connection(RequestHandler):
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_timer()
-        if self._head and not self._force_close:
-            raw = bytes(self._head[:MAX_HEAD_BYTES])
-            self._host.unparsed("malformed", "the connection closed before the head was complete", raw, answered=False)
-            self._head = b""
+        if not self._force_close:
+            self._head_lost("the connection closed before the head was complete")
         self._record_dropped()
         super().connection_lost(exc)
         self._host.gone(self)
@@ -200,6 +207,13 @@ class Connection(RequestHandler):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.abort()
 
+    def give_way(self) -> None:
+        """End an idle or unfinished connection at once, so that another can have its place; part of a head is recorded, part of a body by whoever waits for the rest."""
+        self.gave_way = True
+        self._stop_timer()
+        self._head_lost("the connection gave way to another before the head was complete")
+        self.abort()
+
     async def flushed(self, deadline_s: float) -> None:
         """Wait until everything written has gone to the kernel."""
         end = self._loop.time() + deadline_s
@@ -207,6 +221,12 @@ class Connection(RequestHandler):
             if not transport.get_write_buffer_size() or self._loop.time() > end:
                 return
             await asyncio.sleep(0.001)
+
+    def _head_lost(self, message: str) -> None:
+        """Record part of a head of which no more comes."""
+        if self._head:
+            self._host.unparsed("malformed", message, bytes(self._head[:MAX_HEAD_BYTES]), answered=False)
+            self._head = b""
 
     def _record_dropped(self) -> None:
         dropped, self._dropped = self._dropped, []

@@ -21,6 +21,7 @@ from runner.gate.authority import server_context
 from runner.gate.connection import Answered, Connection, Hangup
 from runner.gate.exchange import Headers, Refusal, Request
 from runner.gate.ledger import Ask, Busy, Reservation, billed
+from runner.gate.places import Places
 from runner.gate.policy import Forward, Refuse, RequestHead, StartUp, decide_body, decide_head, error_body, refuse
 from runner.gate.record import Draft
 from runner.gate.redact import Scrubber
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from runner.gate.server import Gate
 
-MAX_CONNECTIONS = 256
 BODY_DEADLINE_S = 60.0
 HANDSHAKE_DEADLINE_S = 10.0
 REST_S, REST_POLL_S, REST_DEADLINE_S = 0.2, 0.02, 10.0
@@ -56,7 +56,7 @@ class Serving:
         self._key = gate.real_key.encode("latin-1", "replace") if gate.real_key else None
         self._placeholder = gate.settings.placeholder_key.encode("ascii")
         self._context: ssl.SSLContext | None = None
-        self._open: dict[Connection, asyncio.Task[None]] = {}
+        self._places = Places()
         self._turn = asyncio.Lock()
         self._settled = asyncio.Event()
         self._reading = 0
@@ -80,9 +80,7 @@ class Serving:
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.sleep(0)
-        for connection, task in list(self._open.items()):
-            task.cancel()
-            connection.abort()
+        self._places.close_all()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         if others:
             _, pending = await asyncio.wait(others, timeout=0.5)
@@ -97,13 +95,14 @@ class Serving:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         async for sock in accepted(self._listener, note=self._gate.note, give_up=self._gate.give_up):
-            if len(self._open) >= MAX_CONNECTIONS and not self._make_room():
-                self._gate.connections_failed += 1
-                sock.close()
-                continue
+            if self._places.full:
+                gave_way = self._places.make_room()
+                self._gate.connections_failed += gave_way != "unfinished"  # which is in the record
+                if gave_way is None:
+                    sock.close()
+                    continue
             connection = Connection(self, self._server, loop)
-            task = loop.create_task(self._connect(connection, sock))
-            self._open[connection] = task
+            self._places.take(connection, loop.create_task(self._connect(connection, sock)))
             await asyncio.sleep(0)  # let it begin: cancelled before its first step it would not close its socket
 
     async def _connect(self, connection: Connection, sock: socket.socket) -> None:
@@ -118,20 +117,9 @@ class Serving:
                 ssl_shutdown_timeout=1.0 if deadline else None,
             )
         except OSError as error:  # ssl.SSLError and TimeoutError are of this kind
-            self._open.pop(connection, None)
+            self._places.give_back(connection)
             self._gate.connections_failed += 1
             self._gate.note(f"connection failed: {error}")
-
-    def _make_room(self) -> bool:
-        """Close the connection that has been idle longest."""
-        for connection, task in self._open.items():
-            if connection.idle:
-                self._gate.connections_failed += 1
-                task.cancel()
-                connection.abort()
-                del self._open[connection]
-                return True
-        return False
 
     def _loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self._gate.note(f"event loop: {context.get('message')}: {context.get('exception')!r}")
@@ -164,12 +152,11 @@ class Serving:
 
     def gone(self, connection: Connection) -> None:
         """Forget a closed connection."""
-        self._open.pop(connection, None)
+        self._places.give_back(connection)
 
     def answered(self, connection: Connection) -> None:
         """Keep the order of last use."""
-        if (task := self._open.pop(connection, None)) is not None:
-            self._open[connection] = task
+        self._places.used(connection)
 
     # -- requests
 
@@ -222,7 +209,9 @@ class Serving:
         except TimeoutError:
             return refuse("body-timeout", f"the body was not complete after {BODY_DEADLINE_S:g} s")
         except (asyncio.CancelledError, web.RequestPayloadError, ConnectionError) as error:
-            gone = refuse("body-incomplete", "the client went away before the body was complete")
+            gave_way = _connection(request).gave_way
+            who = "the connection gave way to another" if gave_way else "the client went away"
+            gone = refuse("body-incomplete", f"{who} before the body was complete")
             self._record_refusal(self._request(head, b""), gone, answered=False)
             if isinstance(error, asyncio.CancelledError):
                 raise

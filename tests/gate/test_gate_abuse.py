@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.gate import connection, serving
+from runner.gate import connection, places, serving
 from runner.gate.upstreams.anthropic import AnthropicUpstream
 from tests.gate.abuse import BODY, FORMS, GOOD
 from tests.gate.listening import Listening
@@ -139,7 +139,7 @@ def test_connections_beyond_the_cap_send_nothing(
     counter: Counter, gate: Any, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
 ) -> None:
     """Idle ones give way to new ones; none of them reaches the provider, and an honest one is served beside them."""
-    monkeypatch.setattr(serving, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(places, "MAX_CONNECTIONS", 20)
     idle = [gate.connect() for _ in range(60)]
     until(lambda: gate.gate.connections_failed >= 40)
     assert nothing_went_out(counter) == (0, 0)

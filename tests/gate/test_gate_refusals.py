@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import re
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from runner.gate import connection, serving
+from runner.gate import connection, places, serving
+from runner.gate.upstreams import UpstreamAnswer, UpstreamRequest
+from tests.gate.conftest import CountingUpstream
 
 BODY = b'{"model":"claude-sonnet-5-5","max_tokens":5,"messages":[]}'
 LENGTH = b"Content-Length: %d\r\n" % len(BODY)
@@ -65,6 +70,21 @@ FORMS: dict[str, tuple[bytes, set[str]]] = {
     "not json": (LINE + HOST + JSON + b"Content-Length: 3\r\n\r\n{a}", {"body-not-json"}),
     "another content type": (LINE + HOST + b"Content-Type: text/plain\r\n" + LENGTH + b"\r\n" + BODY, {"content-type"}),
 }  # fmt: skip
+
+
+class Held(CountingUpstream):
+    """Answers once ``go`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    @asynccontextmanager
+    async def answer(self, request: UpstreamRequest) -> AsyncIterator[UpstreamAnswer]:
+        async with super().answer(request) as answer:
+            while not self.go.is_set():  # noqa: ASYNC110  (another thread sets it)
+                await asyncio.sleep(0.005)
+            yield answer
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
@@ -197,7 +217,7 @@ def test_idle_connections_neither_slow_nor_starve_others(
     rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More silent connections than there are places: the longest idle give way, requests are served at once."""
-    monkeypatch.setattr(serving, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(places, "MAX_CONNECTIONS", 20)
     one = rig()
     idle = [one.connect() for _ in range(60)]
     started = time.monotonic()
@@ -206,6 +226,64 @@ def test_idle_connections_neither_slow_nor_starve_others(
     for sock in idle:
         sock.close()
     assert one.close().connections_failed >= 40
+
+
+@pytest.mark.parametrize(
+    ("part", "code"), [(b"P", "malformed"), (GOOD[:-5], "body-incomplete")], ids=["a head", "a body"]
+)
+def test_unfinished_requests_neither_slow_nor_starve_others(
+    rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, until: Callable[..., None], part: bytes, code: str
+) -> None:
+    """More halves of a request than there are places: the oldest give way and are in the record, a whole one is answered long before their deadline; one that fits in completes (the control)."""
+    monkeypatch.setattr(places, "MAX_CONNECTIONS", 20)
+    one = rig()
+    part = part.replace(b"{host}", one.gate.settings.expected_host.encode())
+    good = GOOD.replace(b"{host}", one.gate.settings.expected_host.encode())
+    sent = []
+    for _ in range(30):
+        sent.append(one.connect())
+        sent[-1].sendall(part)
+        time.sleep(0.005)
+    until(lambda: one.gate.recorder.arrived >= 10)
+    started = time.monotonic()
+    assert all(one.send(good).status == 200 for _ in range(5))
+    assert time.monotonic() - started < connection.HEAD_DEADLINE_S / 2
+    sent[-1].sendall(good[len(part) :])
+    assert sent[-1].recv(13) == b"HTTP/1.1 200 "
+    for sock in sent:
+        sock.close()
+    exchanges = one.close().exchanges
+    assert {exchange.refusal.code for exchange in exchanges if exchange.refusal} == {code}
+    told = [exchange.refusal.message for exchange in exchanges if exchange.refusal]
+    assert sum("gave way" in message for message in told) >= 10
+    assert len(one.upstream.asked) == 6
+
+
+def test_what_is_being_answered_gives_way_to_nobody(
+    rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, until: Callable[..., None], read: Callable[..., Any]
+) -> None:
+    """A whole request keeps its place while halves of requests come and go around it; with no other place a newcomer is closed, and counted."""
+    monkeypatch.setattr(places, "MAX_CONNECTIONS", 2)
+    upstream = Held()
+    one = rig(upstream)
+    good = GOOD.replace(b"{host}", one.gate.settings.expected_host.encode())
+    with one.connect() as asking, one.connect() as second:
+        asking.sendall(good)
+        until(lambda: len(upstream.asked) == 1)
+        for _ in range(5):
+            with one.connect() as half:
+                half.sendall(good[:-5])
+                time.sleep(0.02)
+        second.close()
+        with one.connect() as other:
+            other.sendall(good)
+            until(lambda: len(upstream.asked) == 2)
+            failed = one.gate.connections_failed
+            with one.connect() as late:
+                assert late.recv(1) == b""
+            assert one.gate.connections_failed == failed + 1
+            upstream.go.set()
+            assert (read(asking).status, read(other).status) == (200, 200)
 
 
 def test_silence_and_plain_http_on_the_tls_port_are_counted(

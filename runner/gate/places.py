@@ -1,0 +1,65 @@
+"""The places that connections hold at a gate, and which of them gives way where all are taken.
+
+Boundary: touches: the connections that it is given. Not here: accepting them and what they are told (serving.py), what one of them holds (connection.py).
+Rules: what is idle gives way first, then what has asked nothing yet: part of a head, or a request whose body is not all there. Of each kind the one that was used longest ago.
+A request that has come whole keeps its place: it may have been booked and sent, and what it costs is bounded by the ceilings. So nobody can hold a place by sending half of something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+from runner.gate.connection import Connection
+
+MAX_CONNECTIONS = 256
+
+
+class Places:
+    """The open connections, in the order of their last use, each with the task that sets it up."""
+
+    def __init__(self) -> None:
+        self._held: dict[Connection, asyncio.Task[None]] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether the next connection needs another to give way."""
+        return len(self._held) >= MAX_CONNECTIONS
+
+    def take(self, connection: Connection, task: asyncio.Task[None]) -> None:
+        """Give a new connection a place."""
+        self._held[connection] = task
+
+    def give_back(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        self._held.pop(connection, None)
+
+    def used(self, connection: Connection) -> None:
+        """Note that a request of this connection was answered just now."""
+        if (task := self._held.pop(connection, None)) is not None:
+            self._held[connection] = task
+
+    def make_room(self) -> Literal["idle", "unfinished"] | None:
+        """Close the connection that gives way, and return what it was; None where every one is at work.
+
+        One that is ``unfinished`` leaves a record of its own, as if its client had gone away.
+        """
+        for connection in self._held:
+            if connection.idle:
+                self._close(connection)
+                return "idle"
+        for connection in self._held:
+            if connection.unfinished:
+                self._close(connection)
+                return "unfinished"
+        return None
+
+    def close_all(self) -> None:
+        """End every connection; each is forgotten as it closes."""
+        for connection, task in list(self._held.items()):
+            task.cancel()
+            connection.abort()
+
+    def _close(self, connection: Connection) -> None:
+        self._held.pop(connection).cancel()
+        connection.give_way()
