@@ -31,6 +31,12 @@ RESPONSE_HEADERS = frozenset(
 """Response headers that are passed on. ``request-id`` is made up where the upstream has none, since the CLI tells repeats by it."""
 
 
+_ENCODINGS = frozenset(
+    {"aes128gcm", "br", "compress", "deflate", "exi", "gzip", "pack200-gzip", "x-compress", "x-gzip", "zstd"}
+)
+"""Encodings that a message may name; any other text of the provider's, which may be the key in whatever case, stands in none."""
+
+
 class Stopped(Exception):
     """The gate stops an answer: before its first byte by a 502, later by a cut."""
 
@@ -71,6 +77,7 @@ class Relay:
         encoding = ",".join(encodings).strip().lower()
         self.meter = UsageMeter(event_stream=bool(kinds) and kinds[0].lower().startswith("text/event-stream"))
         headers = self._kept(answer.headers)
+        self._note_redactions()
         if encoding in {"", "identity"}:
             await self._stream(answer, headers)
         elif key_known:
@@ -135,10 +142,10 @@ class Relay:
         body = b"".join(pieces)
         text = decode(body, encoding)
         if text is None:
+            named = encoding if encoding in _ENCODINGS else "something else"
             raise Stopped(
                 Refusal(
-                    code="upstream-encoding",
-                    message=f"a response encoded as {encoding[:40]!r} cannot be searched for the key",
+                    code="upstream-encoding", message=f"a response encoded as {named} cannot be searched for the key"
                 )
             )
         self.meter.feed(text)

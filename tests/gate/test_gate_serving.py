@@ -308,6 +308,33 @@ def test_an_encoded_answer_is_searched_before_it_is_passed_on(rig: Callable[...,
         assert KEY not in repr(exchange)
 
 
+@pytest.mark.parametrize("written", [str, str.upper])
+def test_an_encoding_that_is_the_key_is_not_quoted(
+    rig: Callable[..., Any], ask: Callable[..., Any], written: Callable[[str], str]
+) -> None:
+    """A key in lower case, as encoding in any case: in neither answer nor record; a known encoding is named (the control)."""
+    headers = (("content-type", "application/json"), ("content-encoding", written(KEY)))
+    one = rig(Playing([USAGE], headers=headers), gate={"real_key": KEY})
+    answer = one.post(ask())
+    record = one.close()
+    assert (answer.status, answer.error["message"].split(":")[1]) == (502, " upstream-encoding")
+    assert KEY.encode() not in answer.raw.lower()
+    assert KEY not in repr(record).lower()
+    assert record.key_redactions == (written is str)
+    control = rig(Playing([USAGE], headers=(headers[0], ("content-encoding", "br"))), gate={"real_key": KEY})
+    assert "encoded as br " in control.post(ask()).error["message"]
+
+
+def test_the_key_in_a_header_of_an_encoded_answer_is_counted(rig: Callable[..., Any], ask: Callable[..., Any]) -> None:
+    """Its body is clean and goes on as it is; without the key in the head nothing is counted (the control)."""
+    body = zstandard.compress(USAGE)
+    for request_id, told, count in ((f"r-{KEY}", f"r-{PLACEHOLDER}", 1), ("r-1", "r-1", 0)):
+        headers = (("content-type", "application/json"), ("content-encoding", "zstd"), ("request-id", request_id))
+        one = rig(Playing([body], headers=headers), gate={"real_key": KEY})
+        answer = one.post(ask())
+        assert (answer.body, answer.headers["request-id"], one.close().key_redactions) == (body, told, count)
+
+
 def test_an_encoded_answer_streams_untouched_where_there_is_no_key(
     rig: Callable[..., Any], ask: Callable[..., Any]
 ) -> None:
