@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from runner.gate.exchange import Request
 from runner.gate.policy import refuse
-from runner.gate.serving import Serving
+from runner.gate.serving import Serving, latin
 
 if TYPE_CHECKING:
     import socket
@@ -38,7 +38,8 @@ class BoundedServing(Serving):
         said = request.headers.get("Content-Length", "")
         length = int(said) if said.isascii() and said.isdigit() and len(said) < 12 else 0  # policy has a word on others
         if self._held + length > self._most:
-            told = Request(method=request.method[:20], target=request.raw_path[:8192])
+            scrub = self._scrubber().text
+            told = Request(method=scrub(request.method)[:20], target=scrub(latin(request.raw_path))[:8192])
             full = refuse("gate-full", f"requests under way come to {self._most} bytes, which is all the gate holds")
             return await self._refuse(request, told, full)
         self._held += length

@@ -41,6 +41,7 @@ what it has not read when the connection goes, and then counts another cost in i
 ENDING_CODES = frozenset({"price-unknown", "unscripted", "replay-miss"})
 """Refusals that can end a run without being about a ceiling."""
 
+KEY_INSIDE = "the request holds the real key, which has no business inside"
 _NOT_FOUND = error_body("not_found_error", "gate: not served here")
 
 
@@ -139,7 +140,7 @@ class Serving:
         decision = refuse("pipelined", "a second request came before the first was answered")
         if hasattr(message, "raw_headers"):
             headers = _texts(message.raw_headers)
-            request = self._request(RequestHead(message.method, _latin(message.path), (1, 1), headers), b"")
+            request = self._request(RequestHead(message.method, latin(message.path), (1, 1), headers), b"")
         else:
             request = Request(method="", target="")
         self._record_refusal(request, decision, answered=False)
@@ -163,10 +164,12 @@ class Serving:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Take one parsed request through policy, ledger and upstream."""
         version = (request.version.major, request.version.minor)
-        head = RequestHead(request.method, _latin(request.raw_path), version, _texts(request.raw_headers))
+        head = RequestHead(request.method, latin(request.raw_path), version, _texts(request.raw_headers))
         decision = decide_head(head, self._settings)
         if not _connection(request).plain_line:
             decision = refuse("malformed", "the request line is not METHOD SP TARGET SP VERSION")
+        if isinstance(decision, StartUp) and self._holds_key(head, b""):  # its body goes nowhere, its path is kept
+            decision = refuse("key-inside", KEY_INSIDE)
         if isinstance(decision, StartUp):
             return await self._start_up(request, head)
         if isinstance(decision, Forward) and not self._recorder.room_for(self._reading + decision.length):
@@ -177,7 +180,7 @@ class Serving:
         if isinstance(body, Refuse):
             return await self._refuse(request, self._request(head, b""), body)
         if self._holds_key(head, body):
-            decision = refuse("key-inside", "the request holds the real key, which has no business inside")
+            decision = refuse("key-inside", KEY_INSIDE)
         else:
             decision = decide_body(head, body, self._settings)
         if not isinstance(decision, Forward):
@@ -384,6 +387,6 @@ def _texts(raw: Any) -> Headers:
     return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
 
 
-def _latin(text: str) -> str:
+def latin(text: str) -> str:
     """Return aiohttp's reading of raw bytes (UTF-8 with escapes) as latin-1 text, one character a byte."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")

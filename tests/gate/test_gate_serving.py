@@ -362,6 +362,19 @@ def test_a_request_that_holds_the_real_key_is_refused_and_kept_without_it(
     assert PLACEHOLDER in repr(record.exchanges[0].request)
 
 
+def test_a_start_up_path_that_holds_the_key_is_refused_and_kept_without_it(rig: Callable[..., Any]) -> None:
+    """The target is what is kept of such a request; with another name it is answered 404 as ever (the control)."""
+    one = rig(gate={"real_key": KEY})
+    host = one.gate.settings.expected_host
+    for name, more, status in ((KEY, "", 403), ("abc", f"X-Api-Key: {KEY}\r\n", 403), ("abc", "", 404)):
+        line = f"POST /api/eval/sdk-{name} HTTP/1.1\r\nHost: {host}\r\n{more}Content-Length: 0\r\n\r\n"
+        assert one.send(line.encode()).status == status
+    record = one.close()
+    assert [exchange.refusal and exchange.refusal.code for exchange in record.exchanges] == ["key-inside"] * 2 + [None]
+    assert record.exchanges[0].request.target == f"/api/eval/sdk-{PLACEHOLDER}"
+    assert KEY not in repr(record)
+
+
 def test_a_redirect_is_neither_followed_nor_passed_on(rig: Callable[..., Any], ask: Callable[..., Any]) -> None:
     """The CLI follows redirects (claude-cli.md §2), so it must never see one."""
     one = rig(Playing([b""], status=307, headers=(("location", "https://evil.invalid/"),)))
