@@ -24,7 +24,7 @@ from runner.gate.ledger import Ask, Busy, Reservation, billed
 from runner.gate.places import Places
 from runner.gate.policy import Forward, Refuse, RequestHead, StartUp, decide_body, decide_head, error_body, refuse
 from runner.gate.record import Draft
-from runner.gate.redact import Scrubber
+from runner.gate.redact import Scrubber, holds
 from runner.gate.relay import Relay, Stopped, refusal_headers, render_head
 from runner.gate.upstreams import UpstreamCut, UpstreamFailed, UpstreamRefusal, UpstreamRequest
 
@@ -368,7 +368,7 @@ class Serving:
         if not self._key:
             return False
         parts = (head.method, head.target, *(part for pair in head.headers for part in pair))
-        return self._key in body or self._key in "\n".join(parts).encode("latin-1")
+        return holds(body, self._key) or self._key in "\n".join(parts).encode("latin-1")
 
     def _scrubber(self) -> Scrubber:
         return Scrubber(self._key, self._placeholder)

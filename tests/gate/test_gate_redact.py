@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from itertools import pairwise
 
 import pytest
 import zstandard
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.gate import redact
-from runner.gate.redact import Scrubber, decode
+from runner.gate.redact import Scrubber, decode, holds
 
 KEY = b"abcabcabd"
 
@@ -43,6 +44,51 @@ def test_an_ordinary_event_is_not_held_back() -> None:
     """Only an end that may begin the key waits for more."""
     assert Scrubber(KEY, b"#").feed(b'data: {"a":1}\n\n') == b'data: {"a":1}\n\n'
     assert Scrubber(KEY, b"#").feed(b"xx abcab") == b"xx "
+
+
+ESCAPED_KEY = b"ab/ab-abc+x"
+
+
+def escaped(key: bytes, how: int) -> bytes:
+    """The key with some of its characters as JSON escapes: bit n of ``how`` for character n, in digits of either case."""
+    digits = b"\\u00%02X" if how % 3 else b"\\u00%02x"
+    return b"".join(digits % byte if how >> place & 1 else b"%c" % byte for place, byte in enumerate(key))
+
+
+@given(st.integers(1, 2 ** len(ESCAPED_KEY) - 1), st.lists(st.integers(0, 80), max_size=8), st.sampled_from([b"", b"ab", b"\\u0061b", b"\\n"]))  # fmt: skip
+def test_a_key_in_escapes_is_found_wherever_it_is_cut(how: int, cuts: list[int], before: bytes) -> None:
+    """Any characters of it, in any pieces, behind what looks like its beginning: replaced, counted once, and what stands around it is kept."""
+    text = before + escaped(ESCAPED_KEY, how) + b"-end"
+    ends = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
+    pieces = [text[start:end] for start, end in pairwise(ends)]
+    out, count = scrub(pieces, ESCAPED_KEY)
+    assert (b"".join(out), count) == (before + b"#-end", 1)
+    assert holds(text, ESCAPED_KEY)
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"a", b"b", b"/", b"\\/", b"\\u0061", b"\\u002F", b"\\u00", b"\\", b"ab/ab", b"u0062"]),
+        max_size=40,
+    )
+)
+def test_nothing_is_left_of_a_key_that_may_be_escaped(pieces: list[bytes]) -> None:
+    """Any mixture, in any pieces: what went out holds no key in any form, and what never held one is as it was."""
+    key = b"ab/ab"
+    out, count = scrub(pieces, key)
+    whole = b"".join(pieces)
+    assert not holds(b"".join(out), key)
+    assert bool(count) == holds(whole, key)
+    if not count:
+        assert b"".join(out) == whole
+
+
+@pytest.mark.parametrize("text", [b"sk\\u002dant", b"sk-ant\\/1", b"sk-ant\\/", b"sk-\\u0061nt\\u002", b"\\\\u0073k"])
+def test_other_escapes_pass_as_they_are(text: bytes) -> None:
+    """Part of a key in escapes, an escape that is cut at the end of all, and one that says something else."""
+    out, count = scrub([b'{"a":"\\n\\u00e4', text, b'"}'], b"sk-ant/12-and-more")
+    assert (b"".join(out), count) == (b'{"a":"\\n\\u00e4' + text + b'"}', 0)
+    assert scrub([b"sk-ant\\/12\\u002dand-more"], b"sk-ant/12-and-more")[1] == 1
 
 
 @given(st.binary(max_size=5000))

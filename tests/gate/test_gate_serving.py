@@ -375,6 +375,35 @@ def test_a_start_up_path_that_holds_the_key_is_refused_and_kept_without_it(rig: 
     assert KEY not in repr(record)
 
 
+def in_escapes(text: str) -> str:
+    """The text with its hyphens and one letter as JSON escapes."""
+    return text.replace("-", "\\u002d").replace("a", "\\u0061", 1)
+
+
+def test_the_key_in_json_escapes_is_the_key(rig: Callable[..., Any], ask: Callable[..., Any]) -> None:
+    """Whoever reads the JSON has it plain. A request with it is refused, an answer loses it, plain or compressed; another word in escapes passes both ways (the control)."""
+    one = rig(Playing([USAGE]), gate={"real_key": KEY})
+    bodies = [json.dumps(ask("WORD")).replace("WORD", in_escapes(word)).encode() for word in (KEY, "another-word")]
+    assert [one.post(body).status for body in bodies] == [403, 200]
+    record = one.close()
+    assert record.exchanges[0].refusal.code == "key-inside"
+    assert in_escapes(KEY) not in repr(record).replace("\\\\", "\\")
+    assert PLACEHOLDER.encode() in record.exchanges[0].request.body
+    assert [asked.body for asked in one.upstream.asked] == [bodies[1]]
+    for word, passed, count in ((KEY, PLACEHOLDER, 1), ("another-word", in_escapes("another-word"), 0)):
+        said = b'{"error":"%b"}' % in_escapes(word).encode()
+        for size in (1, 7, 1000):
+            one = rig(Playing([said[at : at + size] for at in range(0, len(said), size)]), gate={"real_key": KEY})
+            answer = one.post(ask())
+            record = one.close()
+            assert answer.body == record.exchanges[0].response.body == b'{"error":"%b"}' % passed.encode()
+            assert record.key_redactions == count
+        headers = (("content-type", "application/json"), ("content-encoding", "zstd"))
+        one = rig(Playing([zstandard.compress(said)], headers=headers), gate={"real_key": KEY})
+        assert one.post(ask()).status == (502 if count else 200)
+        assert one.close().key_redactions == count
+
+
 def test_a_redirect_is_neither_followed_nor_passed_on(rig: Callable[..., Any], ask: Callable[..., Any]) -> None:
     """The CLI follows redirects (claude-cli.md §2), so it must never see one."""
     one = rig(Playing([b""], status=307, headers=(("location", "https://evil.invalid/"),)))
