@@ -75,6 +75,10 @@ _CLIENT_TOOLS = frozenset({"custom", "bash", "text_editor", "computer", "memory"
 """Tool types (without their date) that the asking side executes."""
 
 _INLINE_SOURCES = ("base64", "text", "content")
+_ADDRESSES = frozenset({"url", "image_url", "file_url", "video_url", "audio_url", "document_url"})
+"""Fields of a content block that say where its content is to be fetched: of no block of this API, but of other APIs that a provider may take as well."""
+_TOLD = ("_result", "_output")
+"""How block types end that only tell what a tool of the provider found, with its address or file."""
 _TARGET = re.compile(r"/[A-Za-z0-9_\-./]*(\?[A-Za-z0-9_\-.~=&:,%+]*)?", re.ASCII)
 _LENGTH = re.compile(r"\d{1,12}", re.ASCII)
 _DATE = re.compile(r"_\d{8}$", re.ASCII)
@@ -291,10 +295,12 @@ def _provider_side(document: dict[str, Any], settings: GateSettings) -> Refuse |
 
 
 def _fetching(block: dict[str, Any], allowed: tuple[str, ...]) -> str | None:
-    if block.get("type") == "container_upload" and "files" not in allowed:
+    kind, source, file = block.get("type"), block.get("source"), block.get("file")
+    if "files" not in allowed and (kind == "container_upload" or _names(block, file, "file_id")):
         return "a file of the account is not allowed by the fixture"
-    source = block.get("source")
-    if block.get("type") not in ("image", "document") and not isinstance(source, dict):
+    if "url" not in allowed and _names(block, file, *_ADDRESSES):
+        return "content that the provider fetches from an address is not allowed by the fixture"
+    if kind not in ("image", "document") and not isinstance(source, dict):
         return None
     kind = source.get("type") if isinstance(source, dict) else source
     if kind in _INLINE_SOURCES or (kind == "url" and "url" in allowed) or (kind == "file" and "files" in allowed):
@@ -302,19 +308,23 @@ def _fetching(block: dict[str, Any], allowed: tuple[str, ...]) -> str | None:
     return f"media of source type {str(kind)[:40]!r} would be fetched by the provider and is not allowed by the fixture"
 
 
+def _names(block: dict[str, Any], file: Any, *fields: str) -> bool:
+    """Return whether a block, or the file that it describes, has one of the fields, unless it only tells what was found."""
+    kind = block.get("type")
+    if isinstance(kind, str) and kind.endswith(_TOLD):
+        return False
+    return any(field in block or (isinstance(file, dict) and field in file) for field in fields)
+
+
 def _blocks(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every content block: of messages and system, in tool results and in documents made of blocks; never a tool call's own input."""
-    messages = document.get("messages")
-    todo: list[Any] = [document.get("system")]
-    todo += (
-        [message.get("content") for message in messages if isinstance(message, dict)]
-        if isinstance(messages, list)
-        else [messages]
-    )
+    """Yield every message and every content block: of messages and system, in tool results and in documents made of blocks, in lists of lists however deep; never a tool call's own input."""
+    todo: list[Any] = [document.get("system"), document.get("messages")]
     while todo:
         content = todo.pop()
         for block in content if isinstance(content, list) else (content,):
-            if isinstance(block, dict):
+            if isinstance(block, list):
+                todo.append(block)
+            elif isinstance(block, dict):
                 yield block
                 if isinstance(block.get("content"), list | dict):
                     todo.append(block["content"])

@@ -81,7 +81,7 @@ def holds(data: bytes, key: bytes) -> bool:
 
 def _may_hold_escaped(data: bytes, key: bytes) -> bool:
     """Return whether ``data`` has what every escape of a key's character begins with: the one search that ordinary traffic pays."""
-    # The second search is for output of terminals, which is full of escapes (\\u001b) that are none of a key's.
+    # The second search is for output of terminals, which is full of escapes (\u001b) that are none of a key's.
     return (b"\\u00" in data and _PRINTABLE.search(data) is not None) or any(
         byte in key and b"\\%c" % byte in data for byte in _SHORT
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -78,3 +79,60 @@ def test_media_in_messages_of_another_form_is_never_fetched(target: str) -> None
     assert code_of_body(target, messages=INLINE_IMAGE) != "provider-media"
     for messages in (URL_IMAGE, {"role": "user", "content": [URL_IMAGE]}):
         assert code_of_body(target, messages=messages) in ("provider-media", "body-invalid")
+
+
+def said(*content: Any) -> list[Any]:
+    return [{"role": "user", "content": list(content)}]
+
+
+@pytest.mark.parametrize("wrap", [lambda block: said([block]), lambda block: [said(block)], lambda block: said([[[block]]]),
+    lambda block: said({"type": "tool_result", "tool_use_id": "t", "content": [[block]]}),
+    lambda block: said({"type": "document", "source": {"type": "content", "content": [[block]]}})],
+    ids=["content", "messages", "deep", "tool result", "document"])  # fmt: skip
+def test_media_in_lists_of_lists_is_never_fetched(wrap: Callable[[Any], Any]) -> None:
+    """However deep the list; the same list around media that is there itself is let through."""
+    assert code_of_body(messages=wrap(INLINE_IMAGE)) == "Forward"
+    assert code_of_body(messages=wrap(URL_IMAGE)) == "provider-media"
+    assert code_of_body(system=[[URL_IMAGE]]) == "provider-media"
+
+
+@pytest.mark.parametrize(
+    ("block", "allow"),
+    [
+        ({"type": "image_url", "image_url": {"url": "https://x.invalid/a.png"}}, "url"),
+        ({"type": "input_image", "image_url": "https://x.invalid/a.png"}, "url"),
+        ({"type": "input_image", "url": "https://x.invalid/a.png"}, "url"),
+        ({"type": "input_image", "file_id": "f"}, "files"),
+        ({"type": "input_file", "file_url": "https://x.invalid/a.pdf"}, "url"),
+        ({"type": "input_file", "file_id": "f"}, "files"),
+        ({"type": "file", "file_id": "f"}, "files"),
+        ({"type": "file", "file": {"file_id": "f"}}, "files"),
+        ({"type": "file", "file": {"url": "https://x.invalid/a.pdf"}}, "url"),
+        ({"type": "text", "text": "x", "image_url": "https://x.invalid/a.png"}, "url"),
+    ],
+)
+def test_blocks_of_other_apis_that_are_fetched_are_refused_unless_named(block: dict[str, Any], allow: str) -> None:
+    """By their fields, whatever the block is called; let through where the fixture names exactly that; another name does not help."""
+    assert code_of_body(messages=said(block)) == "provider-media"
+    other = "files" if allow == "url" else "url"
+    for names, code in (((other,), "provider-media"), ((allow,), "Forward")):
+        settings = GateSettings(allow_provider_tools=names)
+        data = json.dumps({"model": "claude-sonnet-5-5", "max_tokens": 10, "messages": said(block)}).encode()
+        decision = decide_body(RequestHead("POST", "/v1/messages", (1, 1), ()), data, settings)
+        assert (decision.refusal.code if isinstance(decision, Refuse) else "Forward") == code
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "tool_use", "id": "t", "name": "X", "input": {"image_url": "https://x.invalid", "file_id": "f"}},
+        {"type": "web_search_tool_result", "content": [{"type": "web_search_result", "url": "https://x.invalid"}]},
+        {"type": "code_execution_tool_result", "content": {"type": "code_execution_result", "content": [{"type": "code_execution_output", "file_id": "f"}]}},
+        {"type": "text", "text": "x", "citations": [{"type": "web_search_result_location", "url": "https://x.invalid"}]},
+        {"type": "search_result", "source": "https://x.invalid", "title": "x", "content": [{"type": "text", "text": "x"}]},
+        {"type": "file", "file": {"name": "x"}},
+    ],
+)  # fmt: skip
+def test_what_only_tells_of_an_address_is_let_through(block: dict[str, Any]) -> None:
+    """A tool call's input, what a tool of the provider found, and where a text was found are no fetch."""
+    assert code_of_body(messages=said(block)) == "Forward"
