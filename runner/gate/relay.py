@@ -31,6 +31,8 @@ RESPONSE_HEADERS = frozenset(
 """Response headers that are passed on. ``request-id`` is made up where the upstream has none, since the CLI tells repeats by it."""
 
 
+_NO_WHOLE_BODY = (204, 205, 206)
+"""Statuses of success with no body, or with part of one: no answer of this API, and a client that knows them reads the gate's own framing as the next answer."""
 _ENCODINGS = frozenset(
     {"aes128gcm", "br", "compress", "deflate", "exi", "gzip", "pack200-gzip", "x-compress", "x-gzip", "zstd"}
 )
@@ -67,7 +69,7 @@ class Relay:
         Raises: UpstreamCut, Stopped; TimeoutError and ConnectionError of the client's side.
         """
         self.status = answer.status
-        if not 200 <= answer.status < 300 and not 400 <= answer.status < 600:
+        if answer.status in _NO_WHOLE_BODY or not (200 <= answer.status < 300 or 400 <= answer.status < 600):
             await self.send_error(
                 502, f"the provider answered with status {answer.status}, which is not passed on", retryable=False
             )

@@ -411,6 +411,23 @@ def test_a_redirect_is_neither_followed_nor_passed_on(rig: Callable[..., Any], a
     assert (answer.status, answer.headers["x-should-retry"], "location" in answer.headers) == (502, "false", False)
 
 
+@pytest.mark.parametrize("status", [204, 205, 206])
+def test_a_success_without_a_whole_body_is_not_passed_on(
+    rig: Callable[..., Any], ask: Callable[..., Any], read: Callable[..., Any], status: int
+) -> None:
+    """It becomes an error with a length, and the connection is good for the next request; other successes go on (the control)."""
+    upstream = Playing([b""], status=status)
+    one = rig(upstream)
+    with one.connect() as sock:
+        for given, told in ((status, 502), (200, 200), (201, 201)):
+            upstream.status = given
+            sock.sendall(one.request(ask()))
+            answer = read(sock)
+            assert (answer.status, answer.whole) == (told, True)
+            assert ("transfer-encoding" in answer.headers) == (told != 502)
+    assert [exchange.response.status for exchange in one.close().exchanges] == [502, 200, 201]
+
+
 def test_count_tokens_is_forwarded(rig: Callable[..., Any], ask: Callable[..., Any]) -> None:
     """It needs no max_tokens and costs nothing."""
     one = rig([{"when": {"endpoint": "count_tokens"}, "reply": {"count_tokens": 12}}])
