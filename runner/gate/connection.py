@@ -28,8 +28,8 @@ LINGER_S = 2.0
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
 
-_LINE = re.compile(rb"[^ \t\r\n]+ [^ \t\r\n]+ HTTP/\d\.\d\r\n")
-"""A request line as RFC 9112 has it; the parser takes more than one space."""
+_LINE = re.compile(rb"(?:\r\n)*[^ \t\r\n]+ [^ \t\r\n]+ HTTP/\d\.\d\r\n")
+"""A request line as RFC 9112 has it; the parser takes more than one space, and half of a line's end before it."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Connection(RequestHandler):
     @property
     def plain_line(self) -> bool:
         """Whether the line of the request that is being handled came as it must: what two readers could take apart in two ways is refused."""
-        return _LINE.match(self._refused_head.lstrip(b"\r\n")) is not None
+        return _LINE.match(self._refused_head) is not None
 
     @property
     def idle(self) -> bool:

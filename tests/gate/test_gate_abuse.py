@@ -118,6 +118,14 @@ def test_what_is_pipelined_is_not_sent(counter: Counter, gate: Any, first: str) 
     assert counter.requests == (0 if first == "refused" else 1)
 
 
+@pytest.mark.parametrize("before", [b"", b"\r\n", b"\r\n\r\n"])
+def test_empty_lines_before_a_request_are_none_of_its(counter: Counter, gate: Any, before: bytes) -> None:
+    """The control of the halves of a line's end that are refused there: whole ones are skipped, as RFC 9112 has it."""
+    data = before + GOOD.replace(b"HTTP/1.1\r\n", b"HTTP/1.1\r\nConnection: close\r\n", 1)
+    assert b" 200 " in told(gate, data, end=False)
+    assert counter.requests == 1
+
+
 @pytest.mark.parametrize("cut", [1, 20, len(GOOD) - len(BODY) - 2, len(GOOD) - 1])
 def test_a_request_that_does_not_come_whole_is_not_sent(counter: Counter, gate: Any, cut: int) -> None:
     """In its line, its headers and its body: the client leaves, and nothing went out."""
