@@ -80,6 +80,8 @@ _ADDRESSES = frozenset({"url", "image_url", "file_url", "video_url", "audio_url"
 _TOLD = ("_result", "_output")
 """How block types end that only tell what a tool of the provider found, with its address or file."""
 _TARGET = re.compile(r"/[A-Za-z0-9_\-./]*(\?[A-Za-z0-9_\-.~=&:,%+]*)?", re.ASCII)
+_JSON_TYPE = re.compile(r'application/json(?:[ \t]*;[ \t]*charset=("?)utf-8\1)?', re.ASCII | re.IGNORECASE)
+"""A media type and its one parameter as RFC 9110 writes them: space stands around the semicolon only."""
 _LENGTH = re.compile(r"\d{1,12}", re.ASCII)
 _DATE = re.compile(r"_\d{8}$", re.ASCII)
 _STATUS = {
@@ -241,10 +243,7 @@ def _route(head: RequestHead, named: Mapping[str, list[str]], settings: GateSett
     if (query if has_query else None) not in INFERENCE_QUERIES:
         return refuse("query", "only no query or beta=true is served")
     kinds = named.get("content-type", ())
-    if len(kinds) != 1 or kinds[0].lower().replace(" ", "") not in {
-        "application/json",
-        "application/json;charset=utf-8",
-    }:
+    if len(kinds) != 1 or not _JSON_TYPE.fullmatch(kinds[0]):
         return refuse("content-type", "the body must be application/json")
     if not lengths:
         return refuse("content-length", "one plain Content-Length is needed")

@@ -136,3 +136,35 @@ def test_blocks_of_other_apis_that_are_fetched_are_refused_unless_named(block: d
 def test_what_only_tells_of_an_address_is_let_through(block: dict[str, Any]) -> None:
     """A tool call's input, what a tool of the provider found, and where a text was found are no fetch."""
     assert code_of_body(messages=said(block)) == "Forward"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("application/json", "Forward"),
+        ("Application/JSON", "Forward"),
+        ("application/json;charset=utf-8", "Forward"),
+        ("application/json; charset=UTF-8", "Forward"),
+        ("application/json \t;  charset=\"utf-8\"", "Forward"),
+        ("app lication/json", "content-type"),
+        ("application /json", "content-type"),
+        ("application/ json", "content-type"),
+        ("application/js on", "content-type"),
+        ("app lication / json", "content-type"),
+        ("application/json; char set=utf-8", "content-type"),
+        ("application/json; charset =utf-8", "content-type"),
+        ("application/json; charset= utf-8", "content-type"),
+        ("application/json; charset=utf -8", "content-type"),
+        ("application/json; charset=\"utf-8", "content-type"),
+        ("application/json; charset=utf-16", "content-type"),
+        ("application/json charset=utf-8", "content-type"),
+        ("application/json;", "content-type"),
+        ("application/json, text/plain", "content-type"),
+        ("application/json\u00a0", "content-type"),
+        ("application/json\n", "content-type"),
+        ("application/j\u017fon", "content-type"),
+    ],
+)  # fmt: skip
+def test_a_content_type_is_read_as_it_is_written(kind: str, code: str) -> None:
+    """Case and the space around the semicolon are free; a space inside a word is part of no type."""
+    assert code_of_head(HOST, ("Content-Type", kind), ("Content-Length", "10")) == code
