@@ -106,6 +106,13 @@ class Connection(RequestHandler):
         self.gave_way = False
         """Whether it was closed to make room."""
 
+    @classmethod
+    def of(cls, request: web.BaseRequest) -> Connection:
+        """Return the connection that a request came over."""
+        connection = request.protocol
+        assert isinstance(connection, cls)
+        return connection
+
     @property
     def outstanding(self) -> int:
         """Requests received and not yet answered."""

@@ -166,7 +166,7 @@ class Serving:
         version = (request.version.major, request.version.minor)
         head = RequestHead(request.method, latin(request.raw_path), version, _texts(request.raw_headers))
         decision = decide_head(head, self._settings)
-        if not _connection(request).plain_line:
+        if not Connection.of(request).plain_line:
             decision = refuse("malformed", "the request line is not METHOD SP TARGET SP VERSION")
         if isinstance(decision, StartUp) and self._holds_key(head, b""):  # its body goes nowhere, its path is kept
             decision = refuse("key-inside", KEY_INSIDE)
@@ -192,11 +192,20 @@ class Serving:
         """Answer a start-up path: method and path are kept, nothing else."""
         target = head.target.split("?", 1)[0]
         draft = self._recorder.arrive("start-up", Request(method=head.method, target=target))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BODY_DEADLINE_S):
-                async for _ in request.content.iter_any():
-                    pass
-        body = b"" if head.method == "HEAD" else _NOT_FOUND
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BODY_DEADLINE_S):
+                    async for _ in request.content.iter_any():
+                        pass
+            return await self._answer_start_up(request, draft)
+        except (asyncio.CancelledError, web.RequestPayloadError, ConnectionError) as error:
+            self._recorder.ended(draft, self._gone())
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise Hangup from error
+
+    async def _answer_start_up(self, request: web.BaseRequest, draft: Draft) -> web.StreamResponse:
+        body = b"" if request.method == "HEAD" else _NOT_FOUND
         headers: Headers = (("content-type", "application/json"), ("content-length", str(len(body))))
         await request.writer.write(render_head(404, headers) + body)
         self._recorder.started(draft, 404, headers)
@@ -212,7 +221,7 @@ class Serving:
         except TimeoutError:
             return refuse("body-timeout", f"the body was not complete after {BODY_DEADLINE_S:g} s")
         except (asyncio.CancelledError, web.RequestPayloadError, ConnectionError) as error:
-            gave_way = _connection(request).gave_way
+            gave_way = Connection.of(request).gave_way
             who = "the connection gave way to another" if gave_way else "the client went away"
             gone = refuse("body-incomplete", f"{who} before the body was complete")
             self._record_refusal(self._request(head, b""), gone, answered=False)
@@ -301,7 +310,7 @@ class Serving:
             raise
         except (ConnectionError, TimeoutError) as error:
             self._recorder.ended(draft, self._gone())
-            _connection(request).abort()
+            Connection.of(request).abort()
             raise Hangup from error
         self._recorder.ended(draft, "complete")
         return Answered(keep_alive=request.keep_alive).as_response()
@@ -314,7 +323,7 @@ class Serving:
             rested = rested + REST_POLL_S if self._gate.at_rest() else 0.0
 
     async def _hang_up(self, request: web.BaseRequest, *, reset: bool) -> web.StreamResponse:
-        connection = _connection(request)
+        connection = Connection.of(request)
         if reset:
             await connection.flushed(1.0)
             connection.abort(reset=True)
@@ -375,12 +384,6 @@ class Serving:
 
     def _gone(self) -> Any:
         return "cut" if self._stopping else "client-gone"
-
-
-def _connection(request: web.BaseRequest) -> Connection:
-    connection = request.protocol
-    assert isinstance(connection, Connection)
-    return connection
 
 
 def _texts(raw: Any) -> Headers:

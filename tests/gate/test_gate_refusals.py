@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import re
 import socket
+import struct
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -328,6 +329,26 @@ def test_start_up_paths_get_404_and_leave_method_and_path_only(rig: Callable[...
     ]
     assert all(exchange.request.headers == () and exchange.request.body == b"" for exchange in start_up)
     assert (inference.before_end, record.refused, record.requests) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+def test_a_start_up_request_whose_body_is_cut_has_an_end(
+    rig: Callable[..., Any], until: Callable[..., None], reset: bool
+) -> None:
+    """The client left before it was answered, and the record says so; the same body whole is answered (the control)."""
+    one = rig()
+    head = f"POST /api/event_logging/v2/batch HTTP/1.1\r\nHost: {one.gate.settings.expected_host}\r\n"
+    data = (head + "Content-Length: 50\r\n\r\n").encode() + b"s" * 50
+    with one.connect() as sock:
+        sock.sendall(data[:-5])
+        until(lambda: len(one.gate.recorder.exchanges()) == 1)
+        if reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    until(lambda: one.gate.recorder.exchanges()[0].ended_us > 0)
+    assert one.send(data).status == 404
+    cut, whole = one.close().exchanges
+    assert (cut.kind, cut.response, cut.unanswered) == ("start-up", None, True)
+    assert (whole.response.ending, whole.unanswered) == ("complete", False)
 
 
 def test_kept_refusals_are_bounded_and_the_rest_counted(
