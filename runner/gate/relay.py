@@ -74,8 +74,14 @@ class Relay:
                 502, f"the provider answered with status {answer.status}, which is not passed on", retryable=False
             )
             return
-        kinds = [value for name, value in answer.headers if name.lower() == "content-type"]
-        encodings = [value for name, value in answer.headers if name.lower() == "content-encoding"]
+        kinds = _values(answer.headers, "content-type")
+        encodings = _values(answer.headers, "content-encoding")
+        if any(value.strip().lower() != "chunked" for value in _values(answer.headers, "transfer-encoding")):
+            raise Stopped(
+                Refusal(
+                    code="upstream-encoding", message="a response in a transfer coding other than chunked is not read"
+                )
+            )
         encoding = ",".join(encodings).strip().lower()
         self.meter = UsageMeter(event_stream=bool(kinds) and kinds[0].lower().startswith("text/event-stream"))
         headers = self._kept(answer.headers)
@@ -197,6 +203,10 @@ class Relay:
     async def _write(self, data: bytes) -> None:
         async with asyncio.timeout(WRITE_DEADLINE_S):
             await self._writer.write(data)
+
+
+def _values(headers: Headers, wanted: str) -> list[str]:
+    return [value for name, value in headers if name.lower() == wanted]
 
 
 def render_head(status: int, headers: Headers) -> bytes:

@@ -245,6 +245,23 @@ def test_an_error_status_is_passed_on_with_the_headers_that_matter(
     assert one.close().tokens == 0
 
 
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"gzip,chunked", b"GZIP, Chunked", b"gzip\r\nTransfer-Encoding: chunked", b"gzip", b"identity", b"x, chunked"])  # fmt: skip
+def test_an_answer_in_another_transfer_coding_is_not_passed_on(
+    live: Callable[..., Any], ask: Callable[..., Any], coding: bytes
+) -> None:
+    """The gate frames anew and would pass packed bytes on as plain ones, unsearched; chunked alone, in any case, is read (the control)."""
+    packed = gzip.compress(b'{"key":"' + KEY.encode() + b'"}')
+    head = SSE_HEAD.replace(b"Transfer-Encoding: chunked", b"Transfer-Encoding: " + coding)
+    one, _ = live([head + chunk(packed) + b"0\r\n\r\n", "close"])
+    answer = one.post(ask(stream=True))
+    record = one.close()
+    assert answer.status == 502
+    assert packed not in answer.raw
+    assert packed not in record.exchanges[0].response.body
+    control, _ = live([SSE_HEAD.replace(b"chunked", b"Chunked") + chunk(START) + b"0\r\n\r\n"])
+    assert (control.post(ask(stream=True)).body, control.close().refused) == (START, 0)
+
+
 def test_a_redirect_is_not_followed(live: Callable[..., Any], ask: Callable[..., Any]) -> None:
     """The key would go to where it points."""
     one, provider = live([b"HTTP/1.1 302 Found\r\nLocation: https://localhost:1/\r\nContent-Length: 0\r\n\r\n"])

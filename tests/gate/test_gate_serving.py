@@ -411,6 +411,18 @@ def test_a_redirect_is_neither_followed_nor_passed_on(rig: Callable[..., Any], a
     assert (answer.status, answer.headers["x-should-retry"], "location" in answer.headers) == (502, "false", False)
 
 
+def test_a_transfer_coding_that_is_not_undone_is_refused_by_name(
+    rig: Callable[..., Any], ask: Callable[..., Any]
+) -> None:
+    """Whatever the upstream is that names one; chunked alone goes on (the control)."""
+    kind = ("content-type", "application/json")
+    for coding, told in (("gzip, chunked", "upstream-encoding"), ("chunked", None)):
+        one = rig(Playing([USAGE], headers=(kind, ("Transfer-Encoding", coding))))
+        answer = one.post(ask())
+        (exchange,) = one.close().exchanges
+        assert (answer.status, exchange.refusal and exchange.refusal.code) == (502 if told else 200, told)
+
+
 @pytest.mark.parametrize("status", [204, 205, 206])
 def test_a_success_without_a_whole_body_is_not_passed_on(
     rig: Callable[..., Any], ask: Callable[..., Any], read: Callable[..., Any], status: int
