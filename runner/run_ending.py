@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from sandbox.limits import Limits
     from sandbox.running import Ended
 
+_MACHINE = {
+    "host-memory": (
+        "this machine had hardly any memory left, so the run was ended before the machine was",
+        "hermeval doctor says what holds memory here; a control group holds what this watchdog cannot see",
+    ),
+    "bwrap-killed": ("somebody killed bwrap while the program ran", "the kernel's log says whether memory ran out"),
+    "supervisor-gone": ("somebody killed the sandbox's supervisor", "the kernel's log says whether memory ran out"),
+    "supervisor-silent": (
+        "the sandbox's supervisor did nothing any more, so the sandbox was ended without it",
+        "a stopped process or a frozen control group does that; run it again",
+    ),
+}
+"""What happened to this machine's own part in it, and what to do."""
+
 
 def ending_facts(ended: Ended, limits: RunLimits, inside: Limits, *, pinned: bool) -> RunFacts:
     """Return the facts of a run that ended so, under the limits of its plan and those ``inside``. ``pinned`` runs have an attendant, which can fail by itself (A8, rules 1 and 3)."""
@@ -61,4 +75,5 @@ def _ended_by_us(reason: str, inside: Limits) -> SetupFacts:
     if reason == "memory-limit":
         message = f"the programs inside took more than {inside.memory_bytes} bytes of memory"
         return SetupFacts(step="sandbox", code="memory-limit", message=message)
-    return SetupFacts(step="sandbox", code=reason, message=f"the sandbox was ended: {reason}")
+    message, hint = _MACHINE.get(reason, (f"the sandbox was ended: {reason}", ""))
+    return SetupFacts(step="sandbox", code=reason, message=message, hint=hint)

@@ -83,10 +83,8 @@ class Box:
         self.started = self.released_at = time.monotonic()
         self.poll = select.poll()
         self.filtered = False  # a system call filter is expected
-        self.view = -1  # the sandbox's /proc, for the watchdog
-        self.places: list[int] = []  # its sized mounts
-        self.memory_bytes = 0
-        self.memory_peak = 0
+        self.watchdog: watchdog.Watchdog | None = None
+        self.places: list[int] = []  # the sandbox's sized mounts
 
     def run(self, request: Request, descriptors: list[int], setns: "Callable[[int, int], None] | None") -> None:
         """Bring the sandbox up, tell the runner, and stay with it until it ends or must end.
@@ -121,6 +119,7 @@ class Box:
             (os.POSIX_SPAWN_DUP2, descriptor, FD_BASE + number) for number, descriptor in enumerate(descriptors[3:])
         ]
         actions.append((os.POSIX_SPAWN_DUP2, write_end, FD_BASE - 1))
+        kernel.make_room(FD_BASE + len(descriptors))
         argv = [b"bwrap", b"--args", b"%d" % (FD_BASE + 1), b"--", *request[b"arg"]]
         defaults = (*QUIET, _signal.SIGPIPE, _signal.SIGXFSZ)
         self.started = time.monotonic()
@@ -208,11 +207,12 @@ class Box:
             if held != resource.RLIM_INFINITY:
                 read_back.append(b"%s=%d" % (name, held))
         self.filtered = b"filtered" in request
-        self.memory_bytes = int(request.get(b"memory_bytes", [b"0"])[0])
-        self.view = watchdog.open_view(self.child) if self.memory_bytes else -1
-        if self.view >= 0:
+        memory_bytes = int(request.get(b"memory_bytes", [b"0"])[0])
+        view = watchdog.open_view(self.child) if memory_bytes else -1
+        if view >= 0:
             self.places = watchdog.open_places(self.child, request.get(b"writable", []))
-            read_back.append(b"memory_bytes=%d" % self.memory_bytes)
+            self.watchdog = watchdog.Watchdog(view, self.places, memory_bytes)
+            read_back.append(b"memory_bytes=%d" % memory_bytes)
         read_back += self.take_in(request)
         fields = [b"held", b"%d" % ((time.monotonic() - self.started) * 1e6), *read_back]
         # The runner gets a hold of pid 1 as well: bwrap's own die-with-parent has a gap right after the release (facts/sandbox.md, finding 5).
@@ -247,12 +247,11 @@ class Box:
                 os.close(self.block)
                 self.block = -1
                 self.await_filter()
-                look_at = self.released_at + watchdog.PERIOD_S if self.view >= 0 else look_at
+                look_at = look_at if self.watchdog is None else self.released_at + watchdog.PERIOD_S
             elif time.monotonic() >= deadline:
                 self.expire()
             elif time.monotonic() >= look_at:
-                self.weigh()
-                look_at = time.monotonic() + watchdog.PERIOD_S
+                look_at = self.weigh()
 
     def await_filter(self) -> None:
         """See that the system call filter is there: bwrap loads it right after the release. Without it the end comes before a program has started up."""
@@ -263,13 +262,13 @@ class Box:
                 self.reason = b"no-system-call-filter"
             self.turn(0.0003 if late_s < 0 else 0.02)
 
-    def weigh(self) -> None:
-        """End a sandbox that takes more memory than it may."""
-        used = watchdog.inode_bytes(self.places)
-        used += watchdog.used_bytes(self.view, self.memory_bytes - used)
-        self.memory_peak = max(self.memory_peak, used)
-        if used > self.memory_bytes and self.alive:
-            self.reason = self.reason or b"memory-limit"
+    def weigh(self) -> float:
+        """Look for a moment at the memory, and end a sandbox that takes more than it may. Returns when to go on."""
+        assert self.watchdog is not None
+        reason, again = self.watchdog.look()
+        if self.alive:
+            self.reason = self.reason or reason
+        return again
 
     def must_release(self) -> bool:
         """Whether the runner has said so and it has not been done."""
@@ -326,7 +325,7 @@ class Box:
         facts = self.group.facts()
         if facts.get("memory_oom_kills") and self.exit_code in (b"", b"137"):
             self.reason, self.exit_code = self.reason or b"memory-limit", b""
-        self.memory_peak = max(self.memory_peak, facts.pop("memory_peak", 0))
+        memory_peak = max(self.watchdog.peak if self.watchdog is not None else 0, facts.pop("memory_peak", 0))
         if self.child_fd >= 0:
             self.group.kill()
             send_kill(self.child_fd)
@@ -351,7 +350,7 @@ class Box:
             b"%d" % ((ended_at - self.released_at) * 1e6),
             b"dead" if dead else b"alive",
             b"released" if self.block < 0 else b"held",
-            b"%d" % self.memory_peak,
+            b"%d" % memory_peak,
             *(b"%s=%d" % (name.encode(), value) for name, value in facts.items()),
         )
         self.tell(b"\0".join(fields))

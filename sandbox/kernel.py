@@ -1,8 +1,10 @@
-"""Two system calls that the standard library lacks before Python 3.12 (setns) or altogether (keyctl). Part of the supervisor's program.
+"""Two system calls that the standard library lacks before Python 3.12 (setns) or altogether (keyctl), and the limit on descriptors. Part of the supervisor's program.
 
 Boundary: calls the C library. Standard library only; imported by roles.py and listener.py from the directory they lie in.
 Rules: ``_ctypes`` is what ctypes is made of, at a fifth of its import time, which lies on every run's path. Its functions take integers as C ints and None as NULL.
 """
+
+import resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,3 +54,12 @@ def load_function(name: str) -> "Callable[..., int]":
         return result
 
     return call
+
+
+def make_room(descriptors: int) -> None:
+    """Let this process have so many descriptors, whatever its caller had set as its own lower limit. Raises OSError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard <= descriptors:
+        raise OSError(f"{descriptors + 1} descriptors are needed and {hard} are allowed (ulimit -Hn)")
+    if soft != resource.RLIM_INFINITY and soft <= descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors + 1, hard))

@@ -32,6 +32,10 @@ from sandbox.streams import Capped, Drain, Ends, Feed
 
 ANSWER_S = 60.0
 """How long the supervisor may take to answer; it has shorter deadlines of its own."""
+OVERDUE_S = 40.0
+"""How long a supervisor may take to bring an end about: waiting for the dead takes it 31 s at most (box.py)."""
+REMINDER_S = 5.0
+"""How long it has once it was told again. A machine that slept wakes the runner first as easily as the supervisor."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class Ended:
     exit_status: int | None
     """From bwrap's status pipe, in the shell's encoding (128+N after signal N); None where the program never ran or was ended by us."""
     reason: str | None
-    """Why we ended it: ``timeout``, ``output-limit``, or the word given to ``kill``; None where it ended by itself. ``supervisor-gone``: the supervisor was killed."""
+    """Why we ended it: ``timeout``, ``output-limit``, or the word given to ``kill``; None where it ended by itself. ``supervisor-gone``: the supervisor was killed;
+    ``supervisor-silent``: it did nothing any more; ``bwrap-killed``: bwrap was, by somebody else; ``host-memory``: this machine had none left."""
     setup_error: str | None
     """What went wrong where the program was released and yet never started."""
     dead: bool
@@ -93,7 +98,7 @@ def start(
         bwrap = supervisor.host.bwrap
         request = Request(spec, sources=paths, bwrap=bwrap, wall_clock_s=wall_clock_s, directories=directories)
         try:
-            running = Running(supervisor, spec, on_stdout, stdout_cap, stderr_cap)
+            running = Running(supervisor, spec, on_stdout, stdout_cap, stderr_cap, wall_clock_s)
             running.bring_up(request, Feed(stdin))
         finally:
             request.close()
@@ -120,8 +125,12 @@ class Running:
         on_stdout: Callable[[bytes], None],
         stdout_cap: int,
         stderr_cap: int,
+        wall_clock_s: float,
     ) -> None:
         self._supervisor = supervisor
+        self._wall_clock_s = wall_clock_s
+        self._due = float("inf")
+        self._reminded = False
         self._spec = spec
         self._ended: Ended | None = None
         self._handles: dict[str, int] = {}
@@ -171,27 +180,33 @@ class Running:
 
     def release(self) -> None:
         """Let the program start. Without effect on a sandbox that has ended."""
+        self._due = time.monotonic() + self._wall_clock_s + OVERDUE_S
         self._supervisor.send(b"release")
 
     def kill(self, reason: str) -> None:
         """End the sandbox. From any thread and from a signal handler; the first reason stays, later calls have no effect."""
+        self._due = min(self._due, time.monotonic() + OVERDUE_S)
         self._supervisor.send(b"kill\0" + reason.encode("utf-8", "replace"))
 
     def wait(self, timeout_s: float | None = None) -> Ended | None:
         """Wait until pid 1 of the sandbox is dead, at most so long; None where it is not yet. One thread at a time.
 
+        A supervisor that lives and does nothing (stopped, frozen) is not waited for: the sandbox is ended without it.
         Raises: what ``on_stdout`` raised, once everything is dead.
         """
         if self._ended is None:
-            deadline = None if timeout_s is None else time.monotonic() + timeout_s
+            deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
             while True:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                answer = self._supervisor.receive(left)
-                if answer is None:
-                    return None
-                if not answer[0] or answer[0][0] == b"ended":
+                left = min(deadline - time.monotonic(), 1.0)
+                answer = self._supervisor.receive(max(0.0, left))
+                if answer is not None and (not answer[0] or answer[0][0] == b"ended"):
+                    self._ended = self._conclude(answer[0])
                     break
-            self._ended = self._conclude(answer[0])
+                if answer is None and self._is_silent():
+                    self._ended = self._conclude([], silent=True)
+                    break
+                if answer is None and time.monotonic() >= deadline:
+                    return None
         if self._stdout.error is not None:
             raise self._stdout.error
         return self._ended
@@ -222,22 +237,39 @@ class Running:
         while self.further:
             self.further.pop().close()
 
+    def _is_silent(self) -> bool:
+        """Whether the supervisor has let the end pass, and did not hear a second word either."""
+        if time.monotonic() < self._due:
+            return False
+        if not self._reminded:
+            self._reminded = True
+            self._due = time.monotonic() + REMINDER_S
+            self._supervisor.send(b"kill\0timeout")
+            return False
+        return True
+
     def _kill_pid1(self) -> None:
         """End the sandbox without the supervisor, which may have been killed; without effect on one that is dead."""
         if self._pid1 >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pid1, signal.SIGKILL)
 
-    def _conclude(self, fields: list[bytes]) -> Ended:
-        """Make the value from the supervisor's last message (empty where it is gone) and the streams."""
+    def _conclude(self, fields: list[bytes], *, silent: bool = False) -> Ended:
+        """Make the value from the supervisor's last message (empty where it is gone or ``silent``) and the streams."""
         if not fields:
-            self._supervisor.close()  # kills what is left of its group
             self._kill_pid1()
-            fields = [b"ended", b"", b"supervisor-gone", b"-1", b"0", b"alive", b"released", b"0"]
+            why = b"supervisor-gone"
+            if silent:
+                self._supervisor.stop()
+                why = b"supervisor-silent"
+            self._supervisor.close()  # kills what is left of its group
+            fields = [b"ended", b"", why, b"-1", b"0", b"alive", b"released", b"0"]
         _, code, reason, bwrap_status, duration_us, dead, state, memory_peak, *facts = fields
         complete = [drain.finish() for drain in self._drains]
         stderr = self._stderr.result()
         setup_error, found = None, None
+        if not code and not reason and int(bwrap_status) < 0:
+            reason = b"bwrap-killed"
         if not code and not reason and state == b"released":
             found = explain(stderr)
             setup_error = f"{found.id}: {found.cause}" if found else "the program was not started"
@@ -277,12 +309,16 @@ class Running:
         stderr = self._stderr.result()
         found = explain(stderr)
         text = stderr.decode("utf-8", "replace").strip().splitlines()
-        what = (
-            text[0]
-            if text
-            else (": ".join(said[1:]) if said and said[0] == "failed" else complaint.rpartition("\n")[2])
-            or "the supervisor is gone"
-        )
+        what = "the supervisor is gone"
+        if complaint_of(stderr) or text:
+            what = complaint_of(stderr) or text[-1]
+        elif said and said[0] == "failed":
+            what = ": ".join(said[1:])
+        elif said and said[0] == "ended":
+            status = int(said[3])
+            what = f"bwrap ended with status {status}" if status >= 0 else f"bwrap was killed by signal {-status}"
+        elif complaint:
+            what = complaint.rpartition("\n")[2]
         if said[:2] == ["failed", "canary"]:
             raise SandboxUnavailable(
                 f"the sandbox is not what was asked for: {said[2]}",

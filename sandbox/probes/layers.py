@@ -165,7 +165,7 @@ DESCRIPTOR: tuple[Edit, ...] = (
     ),
 )
 LIFELINE: tuple[Edit, ...] = (("box.py", 'self.reason = self.reason or b"runner-gone"', "pass"),)
-NO_WEIGHING: tuple[Edit, ...] = (("box.py", "if used > self.memory_bytes and self.alive:", "if False:"),)
+NO_WEIGHING: tuple[Edit, ...] = (("watchdog.py", "if used > self.limit:", "if False:"),)
 OWN_ARGUMENTS: tuple[Edit, ...] = (
     ("box.py", 'b"--args", b"%d" % (FD_BASE + 1), ', '*os.pread(descriptors[4], 1 << 20, 0).split(b"\\0")[:-1], '),
 )

@@ -18,7 +18,7 @@ from sandbox.rootfs import find_rootfs
 from sandbox.running import start
 from sandbox.seccomp import make_filter
 from sandbox.view import build_view
-from sandbox.watchdog import open_view, used_bytes
+from sandbox.watchdog import open_view, weigh
 from tests.bench.rig import load
 
 
@@ -66,7 +66,7 @@ def main(rounds: int = 50) -> None:
             pass
         print(f"filter is there:  {(time.perf_counter_ns() - begun) / 1e6:.3f} ms after the release")
         view = open_view(first)
-        print(f"memory weighed:   {milliseconds(lambda: used_bytes(view, 1 << 40), rounds)}, four times a second")
+        print(f"memory weighed:   {milliseconds(lambda: list(weigh(view, [], 1 << 40)), rounds)}, four times a second")
         os.close(view)
 
 

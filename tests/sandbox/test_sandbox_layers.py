@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +25,8 @@ from sandbox.probes.trying import TABLE, Site
 from sandbox.process import Host
 from sandbox.spec import Proc, SandboxSpec
 from sandbox.streams import Capped
+from tests.sandbox.altered import altered
 
-PACKAGE = Path(__file__).resolve().parents[2] / "sandbox"
 BY_NUMBER = {probe.number: (probe, act) for probe, act in TABLE}
 INSIDE_NUMBERS = {probe.number for probe in INSIDE}
 SUPERVISED = ("supervisor", "hold")
@@ -57,20 +56,6 @@ def place(tmp_path: Path) -> Path:
             directory.chmod(directory.stat().st_mode | 0o011)
     tmp_path.chmod(0o755)
     return tmp_path
-
-
-def altered(place: Path, edits: Sequence[Edit]) -> Path:
-    """Copy the package with some of its lines changed; each change must be possible."""
-    copy = Path(shutil.copytree(PACKAGE, place / "sandbox", ignore=shutil.ignore_patterns("__pycache__")))
-    for directory, _, names in os.walk(copy):
-        Path(directory).chmod(0o755)
-        for name in names:
-            Path(directory, name).chmod(0o644)
-    for name, old, new in edits:
-        text = (copy / name).read_text()
-        assert old in text, (name, old)
-        (copy / name).write_text(text.replace(old, new, 1))
-    return copy
 
 
 def without(host: Host, layer: Layer, place: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
