@@ -1,4 +1,4 @@
-"""The places that connections hold at a gate, and which of them gives way where all are taken.
+"""The places that connections hold at a gate or a simulated service, and which of them gives way where all are taken.
 
 Boundary: touches: the connections that it is given. Not here: accepting them and what they are told (serving.py), what one of them holds (connection.py).
 Rules: what is idle gives way, and what has asked nothing yet: part of a head, or a request whose body is not all there. The one that was used longest ago goes first, but of the older
@@ -20,15 +20,16 @@ GaveWay = Literal["idle", "unfinished"]
 
 
 class Places:
-    """The open connections, in the order of their last use, each with the task that sets it up."""
+    """The open connections, in the order of their last use, each with the task that sets it up; a gate's, or at ``most`` so many."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self._held: dict[Connection, asyncio.Task[None]] = {}
 
     @property
     def full(self) -> bool:
         """Whether the next connection needs another to give way."""
-        return len(self._held) >= MAX_CONNECTIONS
+        return len(self._held) >= (MAX_CONNECTIONS if self._most is None else self._most)
 
     def take(self, connection: Connection, task: asyncio.Task[None]) -> None:
         """Give a new connection a place."""

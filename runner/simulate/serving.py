@@ -18,6 +18,7 @@ from aiohttp import web
 
 from runner.accepting import accepted
 from runner.gate.connection import Answered, Connection, Hangup
+from runner.gate.places import Places
 from runner.simulate import command_door, mcp_door
 from runner.simulate.command_door import command_answer, garbled, parse_command
 from runner.simulate.machine import Answer
@@ -40,7 +41,7 @@ class Serving:
     def __init__(self, simulator: Simulator, listener: socket.socket) -> None:
         self._simulator = simulator
         self._listener = listener
-        self._open: dict[Connection, asyncio.Task[None]] = {}
+        self._places = Places(MAX_CONNECTIONS)
         self._accepting: asyncio.Task[None] | None = None
         self._stack = contextlib.AsyncExitStack()
         self._mcp: McpDoor | None = None
@@ -61,9 +62,7 @@ class Serving:
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.sleep(0)
-        for connection, task in list(self._open.items()):
-            task.cancel()
-            connection.abort()
+        self._places.close_all()
         await self._stack.aclose()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
@@ -76,12 +75,12 @@ class Serving:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         async for sock in accepted(self._listener, note=self._simulator.note, give_up=self._simulator.give_up):
-            if len(self._open) >= MAX_CONNECTIONS and not self._make_room():
+            if self._places.full and self._places.make_room() is None:
                 self._simulator.refused("too-many-connections", "")
                 sock.close()
                 continue
             connection = Connection(self, self._server, loop)
-            self._open[connection] = loop.create_task(self._connect(connection, sock))
+            self._places.take(connection, loop.create_task(self._connect(connection, sock)))
             await asyncio.sleep(0)  # let it begin: cancelled before its first step it would not close its socket
 
     async def _connect(self, connection: Connection, sock: socket.socket) -> None:
@@ -89,18 +88,8 @@ class Serving:
         try:
             await loop.connect_accepted_socket(lambda: connection, sock)
         except OSError as error:
-            self._open.pop(connection, None)
+            self._places.give_back(connection)
             self._simulator.note(f"connection failed: {error}")
-
-    def _make_room(self) -> bool:
-        """Close the connection that has been idle longest."""
-        for connection, task in self._open.items():
-            if connection.idle:
-                task.cancel()
-                connection.abort()
-                del self._open[connection]
-                return True
-        return False
 
     def _loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self._simulator.note(f"event loop: {context.get('message')}: {context.get('exception')!r}")
@@ -123,12 +112,11 @@ class Serving:
 
     def gone(self, connection: Connection) -> None:
         """Forget a closed connection."""
-        self._open.pop(connection, None)
+        self._places.give_back(connection)
 
     def answered(self, connection: Connection) -> None:
         """Keep the order of last use."""
-        if (task := self._open.pop(connection, None)) is not None:
-            self._open[connection] = task
+        self._places.used(connection)
 
     # -- requests
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -203,13 +204,19 @@ def test_a_connection_that_says_nothing_is_nothing(serve: Serve) -> None:
     assert (record.turned.refused, record.turned.malformed) == (0, 0)
 
 
-def test_many_idle_connections_do_not_keep_others_out(serve: Serve) -> None:
-    """With more idle connections than are held, a call still gets through: the oldest idle one goes."""
+@pytest.mark.parametrize(
+    "part", [b"", b"P", b"POST /command HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: 9\r\n\r\nx"]
+)
+def test_many_connections_that_ask_nothing_do_not_keep_others_out(serve: Serve, part: bytes) -> None:
+    """With more connections than are held, idle or with part of a request, a call still gets through: the oldest goes."""
     served = serve(contract())
     still_serves(served)
-    idle = [served.connect() for _ in range(100)]
+    held = [served.connect() for _ in range(100)]
+    for connection in held:
+        with contextlib.suppress(ConnectionError):  # it gave way already
+            connection.sendall(part % served.port if b"%" in part else part)
     still_serves(served)
-    for connection in idle:
+    for connection in held:
         connection.close()
     assert len(served.close().rows) == 4
 
