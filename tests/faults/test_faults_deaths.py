@@ -45,7 +45,7 @@ OTHERS = [
         wants=GONE if os.geteuid() else frozenset(),
     ),
     Fault("replay", "the grader's supervisor", [kill("supervisor", who="node", nth=20)], wants=GRADER),
-    Fault("run", "the sandbox", [kill("bwrap", who="cli", nth=40)], wants=frozenset({"sandbox-setup-failed"})),
+    Fault("run", "the sandbox", [kill("bwrap", who="cli", nth=40)], wants=frozenset({"bwrap-killed"})),
     Fault("run", "the CLI", [kill("cli", who="cli", nth=80)], wants=frozenset({"no-result"})),
     Fault("judge", "the CLI", [kill("cli", who="cli", nth=80)], wants=JUDGE),
     Fault("reproduce", "the CLI", [kill("cli", who="cli", nth=80)], wants=frozenset({"cli-killed"})),
