@@ -17,10 +17,9 @@ from runner.doctor.probes.signals import SEEN
 from runner.doctor.probes.traffic import TRAFFIC
 from runner.doctor.probes.trees import TREES
 from sandbox.errors import SandboxUnavailable
-from sandbox.probes.suite import lifetime, outside, try_all
+from sandbox.probes.suite import lifetime, outside
 from sandbox.probes.table import INSIDE
-from sandbox.probes.trying import TABLE, Site
-from sandbox.process import find_host
+from sandbox.probes.trying import TABLE
 
 UID = 1001
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,13 +32,6 @@ def test_every_number_has_one_probe() -> None:
     probes = [*INSIDE, *(probe for probe, _ in (*TABLE, *HERE.values()))]
     assert sorted(probe.number for probe in probes) == list(range(1, COUNT + 1))
     assert all(probe.expects and probe.layer for probe in probes)
-
-
-@pytest.mark.parametrize("number", sorted(HERE))
-def test_gate_collector_and_trees_hold(number: int) -> None:
-    """Each probe of the runner's own parts comes to what it must, by the real code and real bytes."""
-    (result,) = try_all([HERE[number]], Site(find_host()))
-    assert result.good, result.as_json()
 
 
 def test_a_host_without_a_sandbox_fails_every_probe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +81,8 @@ def test_the_command_tells_all_in_one_object(caller: str) -> None:
     rows = answer["results"]
     assert (answer["command"], answer["exit_code"]) == ("doctor", 0)
     assert [row["number"] for row in rows] == list(range(1, COUNT + 1))
-    assert all(
-        row["control"] is True and row["status"] in ("refused", "absent", "held") and row["layer"] for row in rows
-    )
+    good = ("refused", "absent", "held")
+    assert [row for row in rows if row["control"] is not True or row["status"] not in good or not row["layer"]] == []
 
 
 def copied(place: Path) -> Path:

@@ -14,11 +14,9 @@ HERE = Path(__file__).resolve().parent
 UID = 1001
 
 
-@pytest.mark.parametrize(
-    "module", ["inside", "endings", "listener", "lifetime", "collect", "doctor", "canary", "probes"]
-)
+@pytest.mark.parametrize("module", ["inside", "endings", "listener", "lifetime", "collect", "doctor", "canary"])
 def test_an_ordinary_user_gets_the_same(module: str) -> None:
-    """A root caller's drop is not what makes it work: everything holds for a caller that never was root."""
+    """A root caller's drop is not what makes it work: everything holds for a caller that never was root. (The probes: tests/hold/test_hold_probes.py.)"""
     if os.getuid() != 0:
         return  # this very run is by an ordinary user
     place = Path(f"/run/hermeval-test-{os.getpid()}-{module}")
